@@ -1,0 +1,64 @@
+# The commands of this repository; `make` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := crds client provider operator contract tools tests
+
+.PHONY: help setup demo test test-unit test-slow lint format crds lock control-plane clean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: $(STAMP)  ## make the virtual environment from the lock file
+
+$(STAMP): requirements/dev.lock pyproject.toml contract/pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"Python 3.11 or newer is needed, {sys.executable} is {v.major}.{v.minor}: set PYTHON=")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "No virtual environment could be made: on Debian and Ubuntu install python3-venv." >&2; exit 1; }
+	@echo "Installing the locked packages into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e . -e contract
+	@touch $@
+
+control-plane: $(STAMP)  ## build etcd, kube-apiserver and kubectl (once, about 8 minutes)
+	@$(BIN)/python -m tools.controlplane build
+
+demo: $(STAMP)  ## the whole main job, live, on a real control plane of this machine
+	@$(BIN)/python -m tools.demo
+
+test: $(STAMP)  ## unit, property, conformance and API-server tests
+	@$(BIN)/python -m tools.controlplane build >/dev/null
+	$(BIN)/pytest tests -m "not slow"
+
+test-unit: $(STAMP)  ## only what needs no control plane
+	$(BIN)/pytest tests/unit
+
+test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
+	@$(BIN)/python -m tools.controlplane build >/dev/null
+	$(BIN)/pytest tests -m slow -s
+
+lint: $(STAMP)  ## formatting, rules, types, import contracts, generated files
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.generated --check
+	$(BIN)/python -m tools.tree_rules
+
+format: $(STAMP)  ## format and mend what can be mended by itself
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+crds: $(STAMP)  ## write the generated files (CRDs, Roles, tables in docs)
+	$(BIN)/python -m tools.generated
+
+lock: $(STAMP)  ## bring the lock file up to date with pyproject.toml
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	  --no-emit-index-url --no-annotate --no-header --quiet pyproject.toml --output-file requirements/dev.lock
+
+clean:  ## remove the virtual environment and caches of this tree
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

@@ -1,0 +1,113 @@
+"""Which due times fire: the decisions, given everything they depend on."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum
+from itertools import islice
+
+from astrabox_scheduler_crds.cron import CronSchedule
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+
+CATCH_UP_WINDOW = timedelta(minutes=10)
+PRESENCE_SETTLE = timedelta(seconds=20)
+"""How long after a due time a provider that was there at it may still come to sight."""
+MAX_COUNTED_SKIPS = 1000
+CONFIRM_MAX_AGE_SECONDS = 2.0
+"""A scheduled run rests on a read of its schedule that began at most this long before the create."""
+START_MAX_AGE_SECONDS = 3.5
+"""A scheduled run starts at most this long after that read began, or its schedule is read again.
+
+With one second for the resolution of the API server's clock this stays below the
+`pause_visibility_seconds` of 5 that the provider declares.
+"""
+
+
+class SkipReason(StrEnum):
+    """Why a due time of an enabled schedule did not become a run."""
+
+    NO_PROVIDER = "NoAstraBoxProcess"
+    MISSED = "OutsideCatchUpWindow"
+    NAME_TAKEN = "NameTaken"
+
+
+class Decision(Enum):
+    """What to do about one due time now."""
+
+    WAIT = "wait"
+    FIRE = "fire"
+    SKIP_MISSED = "skip-missed"
+    SKIP_NO_PROVIDER = "skip-no-provider"
+
+
+def decide(
+    due: datetime, now: datetime, providers: Presence, window: timedelta = CATCH_UP_WINDOW
+) -> Decision:
+    """Decide one due time that lies after the schedule's `active_since`. All datetimes aware.
+
+    Never before it is due; late within the window if some provider was there at the due time; not
+    at all where none was (they are skipped, not made up for) or where it is older than the window.
+    """
+    age = now - due
+    if age < timedelta(0):
+        return Decision.WAIT
+    if age > window:
+        return Decision.SKIP_MISSED
+    if providers.covers(due):
+        return Decision.FIRE
+    # A provider that started just before the due time may not be seen yet.
+    return Decision.SKIP_NO_PROVIDER if age > PRESENCE_SETTLE else Decision.WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A schedule's time rule as it was last seen, and since when it holds."""
+
+    time_rule: str
+    active_since: datetime
+    declared: datetime | None  # spec.activeSince at that time
+
+
+def observed_from_status(schedule: DeploymentSchedule) -> Observed | None:
+    """What the status says was seen last; None for a schedule that no operator has seen."""
+    status = schedule.status
+    if status.time_rule is None or status.active_since is None:
+        return None
+    return Observed(status.time_rule, status.active_since, None)
+
+
+def observe_rule(schedule: DeploymentSchedule, last: Observed | None, now: datetime) -> Observed:
+    """Since when the schedule's present time rule holds: only later due times are due.
+
+    A changed rule holds from the time its writer declares (`spec.activeSince`), from the creation
+    if it was never seen before, and from `now` if it was edited by hand: nothing in the past
+    becomes due by an edit.
+    """
+    spec = schedule.spec
+    rule, declared = spec.time_rule, spec.active_since
+    if last is not None and last.time_rule == rule:
+        return last
+    created = schedule.metadata.creation_timestamp or now
+    if last is None:
+        since = declared or created
+    elif declared is not None and declared > last.active_since:
+        since = declared
+    else:
+        since = now
+    return Observed(rule, since, declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Due times that are beyond catching up: how many (counted up to 1000) and the latest."""
+
+    count: int
+    last: datetime
+
+
+def missed_before(cron: CronSchedule, after: datetime, horizon: datetime) -> Missed | None:
+    """The due times in (after, horizon]; work is bounded however long the gap was."""
+    if horizon <= after:
+        return None
+    counted = list(islice(cron.between(after, horizon), MAX_COUNTED_SKIPS))
+    return Missed(len(counted), counted[-1]) if counted else None

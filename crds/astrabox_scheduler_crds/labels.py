@@ -1,0 +1,31 @@
+"""Names that appear in objects: the API group, kinds, labels and annotations.
+
+They are part of the stored format: a change here needs a migration.
+"""
+
+from typing import Final
+
+GROUP: Final = "scheduler.astrabox.io"
+VERSION: Final = "v1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+CATEGORY: Final = "astrabox"
+
+SCHEDULE_KIND: Final = "DeploymentSchedule"
+SCHEDULE_PLURAL: Final = "deploymentschedules"
+SCHEDULE_SHORT: Final = "dsched"
+
+RUN_KIND: Final = "RunInvocation"
+RUN_PLURAL: Final = "runinvocations"
+RUN_SHORT: Final = "runinv"
+
+DEPLOYMENT_LABEL: Final = f"{GROUP}/deployment"
+"""On schedules and runs: the key of the AstraBox Deployment (`names.deployment_key`)."""
+
+ASSIGNEE_LABEL: Final = f"{GROUP}/assignee"
+"""On runs: the name of the provider Lease that dispatches it; absent on a run that waits for one."""
+
+ROLE_LABEL: Final = f"{GROUP}/role"
+"""On Leases: `provider` or `operator`."""
+
+APPLIED_AT_ANNOTATION: Final = f"{GROUP}/applied-at"
+"""On schedules: when a provider last wrote it (API server time): an older snapshot must not undo it."""

@@ -1,0 +1,102 @@
+"""Base of all resource models, times in objects, object metadata, conditions."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+
+def utc_text(instant: datetime) -> str:
+    """RFC 3339 text of an aware datetime in UTC with `Z`; a fraction only where there is one.
+
+    Raises ValueError for a naive datetime.
+    """
+    return _as_utc(instant).isoformat().replace("+00:00", "Z")
+
+
+def _as_utc(instant: datetime) -> datetime:
+    if instant.tzinfo is None:
+        raise ValueError("a time needs a zone: write it in UTC, for example 2026-01-31T02:30:00Z")
+    return instant.astimezone(UTC)
+
+
+UtcTime = Annotated[
+    datetime,
+    AfterValidator(_as_utc),
+    PlainSerializer(utc_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""An aware datetime, always UTC; written with `Z`."""
+
+
+class KubernetesModel(BaseModel):
+    """A frozen value that reads and writes Kubernetes' camelCase; unknown fields are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", ser_json_inf_nan="null"
+    )
+
+    def to_json(self) -> bytes:
+        """The object as the API server takes it: camelCase, no nulls."""
+        return self.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """Read an object; raises pydantic.ValidationError where it does not have our shape."""
+        return cls.model_validate_json(text)
+
+    def changed(self, **fields: Any) -> Self:
+        """A copy with these fields replaced."""
+        return self.model_copy(update=fields)
+
+
+class ObjectMeta(KubernetesModel):
+    """The part of metadata that we read; `resource_version` is opaque."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: UtcTime | None = None
+    deletion_timestamp: UtcTime | None = None
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+
+
+class Condition(KubernetesModel):
+    """A condition in the shape of metav1.Condition (kstatus and `kubectl wait` read it)."""
+
+    type: str = Field(max_length=64)
+    status: Literal["True", "False", "Unknown"]
+    reason: Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", max_length=128)]
+    message: Annotated[str, Field(max_length=2048)] = ""
+    observed_generation: int | None = None
+    last_transition_time: UtcTime
+
+
+def with_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
+    """The conditions with `new` in its place; its transition time stays where the status did not change."""
+    old = next((each for each in conditions if each.type == new.type), None)
+    if old is not None and old.status == new.status:
+        new = new.changed(last_transition_time=old.last_transition_time)
+    kept = tuple(each for each in conditions if each.type != new.type)
+    return tuple(sorted((*kept, new), key=lambda each: each.type))
+
+
+MAX_ERROR_LENGTH = 1024
+
+
+def bounded(text: str, limit: int = MAX_ERROR_LENGTH) -> str:
+    """`text` cut to `limit` characters, so that no status write can fail for its size.
+
+    Characters that JSON text cannot carry (lone surrogates) are replaced.
+    """
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,46 @@
+"""What becomes of runs whose process is gone, and of runs that nobody has taken."""
+
+from datetime import datetime
+from enum import Enum
+
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.run import RunInvocation
+
+
+class Orphan(Enum):
+    """What to do with a run that has no live assignee."""
+
+    ADOPT = "adopt"
+    CANCEL = "cancel"
+
+
+NO_PROVIDER_REASON = "NoAstraBoxProcess"
+NO_PROVIDER_MESSAGE = (
+    "Every AstraBox process had stopped renewing its Lease before this due time, so it counts as missed."
+)
+DISABLED_REASON = "ScheduleDisabled"
+DISABLED_MESSAGE = "The schedule was disabled or deleted before this run was started."
+
+
+def settle_orphan(run: RunInvocation, providers: Presence) -> Orphan:
+    """Decide about an unfinished run without a live assignee.
+
+    A process that is killed looks alive until its Lease runs out, so a due time in that tail gets
+    a run although nobody was running. Such a run, never started and at whose due time no provider
+    was there, is cancelled: otherwise it would start hours late when AstraBox comes back. Any other
+    run goes on.
+    """
+    due = run.spec.due_time
+    if run.spec.trigger != "schedule" or due is None or run.status.started:
+        return Orphan.ADOPT
+    return Orphan.ADOPT if providers.covers(due) else Orphan.CANCEL
+
+
+def lease_is_needed(renewed: datetime | None, horizon: datetime, *, has_unfinished_runs: bool) -> bool:
+    """Whether a Lease that is no longer live must stay.
+
+    Its interval says for which due times a process was there; that matters for due times that may
+    still be caught up (later than the aware datetime `horizon`) and for unfinished runs it was
+    assigned.
+    """
+    return has_unfinished_runs or renewed is None or renewed >= horizon

@@ -1,0 +1,76 @@
+"""DeploymentSchedule: the desired time rule of one AstraBox Deployment, and what became of it."""
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from astrabox_scheduler_crds.metadata import Condition, KubernetesModel, ObjectMeta, UtcTime
+
+MAX_DEPLOYMENT_ID_LENGTH = 1024
+MAX_PAYLOAD_LENGTH = 1_000_000
+"""In bytes of UTF-8. A request to the API server's store has 1.5 MiB; the rest is for all other fields."""
+
+DeploymentId = Annotated[str, Field(max_length=MAX_DEPLOYMENT_ID_LENGTH)]
+PayloadText = Annotated[str, Field(max_length=MAX_PAYLOAD_LENGTH)]
+
+
+class ScheduleSpec(KubernetesModel):
+    """What AstraBox asked for."""
+
+    deployment_id: DeploymentId = Field(description="Id of the AstraBox Deployment, as AstraBox wrote it.")
+    cron: str = Field(
+        max_length=256, description="Five fields: minute, hour, day of month, month, day of week."
+    )
+    time_zone: str = Field(
+        max_length=64, description="IANA zone of the cron expression, for example Europe/Berlin."
+    )
+    enabled: bool = Field(default=True, description="False: nothing is due until it is true again.")
+    payload: PayloadText = Field(description="Target and prompt, the JSON text that AstraBox gave.")
+    active_since: UtcTime | None = Field(
+        default=None,
+        description="Only later times are due: set on create, enable, and change of cron or zone. "
+        "Leave it out when you write by hand.",
+    )
+
+    @property
+    def time_rule(self) -> str:
+        """A short fingerprint of what decides due times; equal for an edit of the payload alone."""
+        since = self.active_since.isoformat() if self.active_since else ""
+        text = "\0".join((self.cron, self.time_zone, str(self.enabled), since))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Skipped(KubernetesModel):
+    """Due times that did not become runs; a disabled schedule has none."""
+
+    count: int = Field(
+        default=0, description="How many, over the schedule's life; a long gap counts up to 1000."
+    )
+    last_due_time: UtcTime | None = Field(default=None, description="The latest of them.")
+    reason: str = Field(default="", max_length=64, description="Why the latest was skipped.")
+
+
+class ScheduleStatus(KubernetesModel):
+    """What the operator saw and did; of fixed size whatever the number of runs."""
+
+    observed_generation: int | None = None
+    last_due_time: UtcTime | None = Field(default=None, description="The latest due time that has its run.")
+    last_run: str | None = Field(default=None, max_length=253, description="Name of that run.")
+    next_due_time: UtcTime | None = Field(default=None, description="In UTC; absent while disabled.")
+    active_since: UtcTime | None = Field(default=None, description="Only later times are due.")
+    time_rule: str | None = Field(
+        default=None, max_length=16, description="Fingerprint of the observed time rule."
+    )
+    skipped: Skipped | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeploymentSchedule(KubernetesModel):
+    """The custom resource `dsched`; its name is `names.deployment_key(spec.deployment_id)`."""
+
+    api_version: Literal["scheduler.astrabox.io/v1"] = "scheduler.astrabox.io/v1"
+    kind: Literal["DeploymentSchedule"] = "DeploymentSchedule"
+    metadata: ObjectMeta
+    spec: ScheduleSpec
+    status: ScheduleStatus = ScheduleStatus()

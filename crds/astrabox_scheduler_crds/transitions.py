@@ -1,0 +1,132 @@
+"""States of a run and how they follow each other. Values only; nothing goes backwards.
+
+Queued -> Running -> Succeeded | Failed
+             |  ^
+             v  |
+           Retrying            Queued | Running without a Session -> Cancelled
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from astrabox_scheduler_crds.metadata import Condition, bounded, with_condition
+from astrabox_scheduler_crds.run import FINISHED, Phase, RunStatus
+
+
+class TransitionError(ValueError):
+    """The run is in a state from which this step is not possible; somebody else has changed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounded exponential backoff; attempts count the first one. Seconds."""
+
+    max_attempts: int = 8
+    first_delay: float = 2.0
+    factor: float = 3.0
+    max_delay: float = 300.0
+
+    def delay(self, attempts: int) -> timedelta:
+        """The wait after this number of attempts have failed."""
+        exponent = min(max(attempts - 1, 0), 64)
+        return timedelta(seconds=min(self.max_delay, self.first_delay * self.factor**exponent))
+
+    def exhausted(self, status: RunStatus) -> bool:
+        """Whether no attempt is left; those that an orderly stop handed over do not count."""
+        return status.attempts - status.releases >= self.max_attempts
+
+
+def with_attempt(status: RunStatus, assignee: str, now: datetime) -> RunStatus:
+    """An attempt begins. Saved before the handler is called: a run that kills its process uses them up."""
+    _require(status, {Phase.QUEUED, Phase.RUNNING, Phase.RETRYING})
+    return status.changed(
+        phase=Phase.RUNNING,
+        attempts=status.attempts + 1,
+        assignee=assignee,
+        started_at=status.started_at or now,
+        next_attempt_time=None,
+    )
+
+
+def with_session(status: RunStatus, session_id: str) -> RunStatus:
+    """start_session answered. The Session id is set once; another one than the saved one is refused."""
+    _require(status, {Phase.RUNNING})
+    if status.session_id not in (None, session_id):
+        raise TransitionError("the run has another Session already")
+    return status.changed(session_id=session_id)
+
+
+def with_turn(status: RunStatus, turn_id: str, command_id: str | None, now: datetime) -> RunStatus:
+    """admit_turn answered: the run has succeeded."""
+    _require(status, {Phase.RUNNING})
+    if status.session_id is None:
+        raise TransitionError("a turn needs a saved Session")
+    return _finished(
+        status.changed(turn_id=turn_id, command_id=command_id), Phase.SUCCEEDED, "TurnAdmitted", "", now
+    )
+
+
+def with_failure(
+    status: RunStatus, error: str, *, permanent: bool, policy: RetryPolicy, now: datetime
+) -> RunStatus:
+    """An attempt failed: the run waits for the next one, or has failed for good."""
+    _require(status, {Phase.RUNNING})
+    status = status.changed(last_error=bounded(error))
+    if permanent:
+        return _finished(status, Phase.FAILED, "PermanentError", error, now)
+    if policy.exhausted(status):
+        return _finished(status, Phase.FAILED, "RetriesExhausted", error, now)
+    wait = policy.delay(status.attempts - status.releases)
+    return status.changed(phase=Phase.RETRYING, next_attempt_time=now + wait)
+
+
+def with_exhaustion(status: RunStatus, now: datetime) -> RunStatus:
+    """A process was lost in the last attempt: no other is made."""
+    _require(status, {Phase.RUNNING, Phase.RETRYING})
+    error = status.last_error or "the process that ran it was lost in every attempt"
+    return _finished(status.changed(last_error=bounded(error)), Phase.FAILED, "RetriesExhausted", error, now)
+
+
+def with_release(status: RunStatus) -> RunStatus:
+    """An orderly stop hands the run over in the middle of an attempt, which then counts nothing."""
+    _require(status, {Phase.RUNNING})
+    return status.changed(releases=status.releases + 1)
+
+
+def with_cancellation(status: RunStatus, reason: str, message: str, now: datetime) -> RunStatus:
+    """The run is not started any more; impossible once AstraBox has a Session for it."""
+    _require(status, {Phase.QUEUED, Phase.RUNNING})
+    if status.session_id is not None:
+        raise TransitionError("a run with a Session goes on")
+    return _finished(status.changed(last_error=bounded(message)), Phase.CANCELLED, reason, message, now)
+
+
+def status_patch(old: RunStatus, new: RunStatus) -> dict[str, Any]:
+    """The merge patch that turns `old` into `new`: changed fields only, null for one that was taken away."""
+    before, after = old.to_dict(), new.to_dict()
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return gone | {key: value for key, value in after.items() if before.get(key) != value}
+
+
+def _require(status: RunStatus, phases: Container[Phase | str]) -> None:
+    if status.phase not in phases:
+        raise TransitionError(f"the run is {status.phase}")
+
+
+def _finished(status: RunStatus, phase: Phase, reason: str, message: str, now: datetime) -> RunStatus:
+    assert phase in FINISHED
+    conditions = status.conditions
+    for kind in ("Succeeded", "Failed"):
+        holds = kind == phase.value
+        condition = Condition(
+            type=kind,
+            status="True" if holds else "False",
+            reason=reason,
+            message=bounded(message),
+            observed_generation=1,  # the spec is immutable, so there is no other
+            last_transition_time=now,
+        )
+        conditions = with_condition(conditions, condition)
+    return status.changed(phase=phase, finished_at=now, next_attempt_time=None, conditions=conditions)
