@@ -15,9 +15,7 @@ class Orphan(Enum):
 
 
 NO_PROVIDER_REASON = "NoAstraBoxProcess"
-NO_PROVIDER_MESSAGE = (
-    "Every AstraBox process had stopped renewing its Lease before this due time, so it counts as missed."
-)
+NO_PROVIDER_MESSAGE = "No AstraBox process was running at this due time, so it counts as missed."
 DISABLED_REASON = "ScheduleDisabled"
 DISABLED_MESSAGE = "The schedule was disabled or deleted before this run was started."
 

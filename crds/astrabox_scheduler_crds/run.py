@@ -94,8 +94,13 @@ class RunStatus(KubernetesModel):
 
     @property
     def started(self) -> bool:
-        """True once an attempt was begun: from then on the run goes on whatever becomes of its schedule."""
-        return self.attempts > 0 or self.session_id is not None
+        """True once AstraBox may have been called: the run then goes on whatever becomes of its schedule.
+
+        Not yet after attempts that were all handed over before their first call (`transitions.with_release`).
+        """
+        if self.session_id is not None:
+            return True
+        return self.attempts > (self.releases if self.phase == Phase.RETRYING else 0)
 
 
 class RunInvocation(KubernetesModel):

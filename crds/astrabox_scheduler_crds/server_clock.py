@@ -23,7 +23,7 @@ class ServerClock:
     ) -> None:
         self._wall = wall
         self.monotonic = monotonic
-        # (lower, upper, taken): bounds of "server time minus monotonic time", and when they were set; seconds.
+        # (lower, upper, taken): bounds of "server time minus monotonic time", and when they were set.
         # One tuple, replaced whole: a reader in another thread sees old or new, never half.
         self._bounds: tuple[float, float, float] | None = None
 

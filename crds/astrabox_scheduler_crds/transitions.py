@@ -89,17 +89,21 @@ def with_exhaustion(status: RunStatus, now: datetime) -> RunStatus:
     return _finished(status.changed(last_error=bounded(error)), Phase.FAILED, "RetriesExhausted", error, now)
 
 
-def with_release(status: RunStatus) -> RunStatus:
-    """An orderly stop hands the run over in the middle of an attempt, which then counts nothing."""
+def with_release(status: RunStatus, *, called: bool = True) -> RunStatus:
+    """An orderly stop hands the run over in the middle of an attempt, which then counts nothing.
+
+    `called`: whether AstraBox was called in it. A run that never was waits as Retrying, and is not `started`.
+    """
     _require(status, {Phase.RUNNING})
-    return status.changed(releases=status.releases + 1)
+    phase = Phase.RUNNING if called else Phase.RETRYING
+    return status.changed(phase=phase, releases=status.releases + 1)
 
 
 def with_cancellation(status: RunStatus, reason: str, message: str, now: datetime) -> RunStatus:
     """The run is not started any more; impossible once AstraBox has a Session for it."""
-    _require(status, {Phase.QUEUED, Phase.RUNNING})
-    if status.session_id is not None:
-        raise TransitionError("a run with a Session goes on")
+    _require(status, {Phase.QUEUED, Phase.RUNNING, Phase.RETRYING})
+    if status.session_id is not None or (status.phase == Phase.RETRYING and status.started):
+        raise TransitionError("a run that AstraBox was called for goes on")
     return _finished(status.changed(last_error=bounded(message)), Phase.CANCELLED, reason, message, now)
 
 

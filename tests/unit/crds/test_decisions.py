@@ -1,0 +1,101 @@
+"""The small decisions: assignment, recovery, retention."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL, ROLE_LABEL
+from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.recovery import Orphan, lease_is_needed, settle_orphan
+from astrabox_scheduler_crds.retention import expired_runs
+from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec, RunStatus, Trigger
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def test_all_processes_choose_the_same_owner_in_any_order() -> None:
+    assert owner("run", ["a", "b", "c"]) == owner("run", ["c", "a", "b"])
+    assert owner("run", []) is None
+
+
+def test_when_one_goes_only_its_items_move() -> None:
+    items = [f"run-{number}" for number in range(2000)]
+    before = {item: owner(item, ["a", "b", "c"]) for item in items}
+    after = {item: owner(item, ["a", "c"]) for item in items}
+    assert all(after[item] == before[item] for item in items if before[item] != "b")
+    assert all(500 < count < 850 for count in Counter(before.values()).values())
+
+
+def run(trigger: Trigger = "schedule", status: RunStatus | None = None) -> RunInvocation:
+    due = NOW if trigger == "schedule" else None
+    spec = RunSpec(deployment_id="d", trigger=trigger, due_time=due, payload="{}")
+    return RunInvocation(metadata=ObjectMeta(name="d-1"), spec=spec, status=status or RunStatus())
+
+
+def presence(acquired: float, renewed: float, *live: str) -> Presence:
+    spec = LeaseSpec(
+        acquire_time=NOW + timedelta(seconds=acquired), renew_time=NOW + timedelta(seconds=renewed)
+    )
+    lease = Lease(metadata=ObjectMeta(name="p", labels={ROLE_LABEL: "provider"}), spec=spec)
+    return Presence((lease,), frozenset(live))
+
+
+GONE_BEFORE = presence(-60, -1)
+GONE_AFTER = presence(-60, 1)
+CAME_LATER = presence(3600, 3605, "p")
+
+ORPHANS = [
+    ("due in the tail of a killed host", run(), GONE_BEFORE, Orphan.CANCEL),
+    ("seen by a host that came an hour later", run(), CAME_LATER, Orphan.CANCEL),
+    ("a host was there at the due time", run(), GONE_AFTER, Orphan.ADOPT),
+    ("started", run(status=RunStatus(phase=Phase.RUNNING, attempts=1)), GONE_BEFORE, Orphan.ADOPT),
+    ("has a Session", run(status=RunStatus(phase=Phase.RUNNING, session_id="s")), GONE_BEFORE, Orphan.ADOPT),
+    ("run now", run("manual"), GONE_BEFORE, Orphan.ADOPT),
+    ("replay", run("replay"), GONE_BEFORE, Orphan.ADOPT),
+]
+
+
+@pytest.mark.parametrize(
+    ("each", "providers", "expected"), [row[1:] for row in ORPHANS], ids=[row[0] for row in ORPHANS]
+)
+def test_settle_orphan(each: RunInvocation, providers: Presence, expected: Orphan) -> None:
+    assert settle_orphan(each, providers) is expected
+
+
+def test_a_lease_stays_while_its_interval_can_matter() -> None:
+    horizon = NOW - timedelta(minutes=20)
+    assert lease_is_needed(NOW - timedelta(minutes=19), horizon, has_unfinished_runs=False)
+    assert lease_is_needed(NOW - timedelta(days=9), horizon, has_unfinished_runs=True)
+    assert not lease_is_needed(NOW - timedelta(minutes=21), horizon, has_unfinished_runs=False)
+
+
+def finished(deployment: str, age: timedelta, name: str = "") -> ObjectMeta:
+    name = name or f"{deployment}-{age}"
+    return ObjectMeta(name=name, creation_timestamp=NOW - age, labels={DEPLOYMENT_LABEL: deployment})
+
+
+FLOOR = timedelta(minutes=20)
+
+
+def test_the_newest_stay_per_deployment() -> None:
+    runs = [finished(d, timedelta(hours=h)) for d in ("a", "b") for h in (1, 2, 3, 4, 5)]
+    expired = expired_runs(runs, keep=3, floor=FLOOR, now=NOW)
+    assert [meta.name for meta in expired] == [
+        "a-5:00:00", "b-5:00:00", "a-4:00:00", "b-4:00:00",
+    ]  # fmt: skip
+
+
+def test_a_young_run_stays_whatever_the_limit() -> None:
+    """OO-02: its name guards its due time for as long as a replica may have it in hand."""
+    runs = [finished("a", timedelta(minutes=m)) for m in (1, 19, 20, 21)]
+    expired = expired_runs(runs, keep=0, floor=FLOOR, now=NOW)
+    assert {meta.name for meta in expired} == {"a-0:20:00", "a-0:21:00"}
+
+
+def test_runs_of_one_second_are_told_apart_by_name() -> None:
+    runs = [finished("a", timedelta(hours=1), name) for name in ("a-1", "a-3", "a-2")]
+    assert [meta.name for meta in expired_runs(runs, keep=1, floor=FLOOR, now=NOW)] == ["a-1", "a-2"]

@@ -1,0 +1,143 @@
+"""Which due times fire."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from astrabox_scheduler_crds.cron import CronSchedule
+from astrabox_scheduler_crds.firing import (
+    CATCH_UP_WINDOW,
+    CONFIRM_MAX_AGE_SECONDS,
+    PRESENCE_SETTLE,
+    START_MAX_AGE_SECONDS,
+    Decision,
+    Observed,
+    decide,
+    missed_before,
+    observe_rule,
+    observed_from_status,
+)
+from astrabox_scheduler_crds.labels import ROLE_LABEL
+from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS, Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
+
+DUE = datetime(2026, 1, 1, 2, 30, tzinfo=UTC)
+NOBODY = Presence((), frozenset())
+
+
+def provider(acquired: float, renewed: float, *, live: bool) -> Presence:
+    spec = LeaseSpec(
+        holder_identity="a",
+        acquire_time=DUE + timedelta(seconds=acquired),
+        renew_time=DUE + timedelta(seconds=renewed),
+    )
+    lease = Lease(metadata=ObjectMeta(name="a", labels={ROLE_LABEL: "provider"}), spec=spec)
+    return Presence((lease,), frozenset({"a"} if live else ()))
+
+
+THERE = provider(-3600, -3, live=True)
+
+DECISIONS = [
+    ("FI-17 a second early", THERE, -1, Decision.WAIT),
+    ("FI-16 a microsecond early", THERE, -0.000001, Decision.WAIT),
+    ("on the dot", THERE, 0, Decision.FIRE),
+    ("operator was away, AstraBox was there", THERE, 599, Decision.FIRE),
+    ("the window's last moment", THERE, 600, Decision.FIRE),
+    ("FI-15 beyond the window", THERE, 601, Decision.SKIP_MISSED),
+    ("beyond it with nobody there", NOBODY, 601, Decision.SKIP_MISSED),
+    ("nobody seen yet", NOBODY, 1, Decision.WAIT),
+    ("nobody seen for long", NOBODY, 21, Decision.SKIP_NO_PROVIDER),
+    ("AstraBox came after it", provider(1, 4, live=True), 5, Decision.WAIT),
+    ("AstraBox came after it, settled", provider(1, 30, live=True), 31, Decision.SKIP_NO_PROVIDER),
+    ("AstraBox was there and went", provider(-60, 2, live=False), 300, Decision.FIRE),
+    ("AstraBox went before it", provider(-60, -1, live=False), 300, Decision.SKIP_NO_PROVIDER),
+    ("the tail of a killed host", provider(-60, -1, live=True), 1, Decision.FIRE),
+]
+
+
+@pytest.mark.parametrize(
+    ("providers", "age", "expected"), [row[1:] for row in DECISIONS], ids=[row[0] for row in DECISIONS]
+)
+def test_decide(providers: Presence, age: float, expected: Decision) -> None:
+    assert decide(DUE, DUE + timedelta(seconds=age), providers) is expected
+
+
+def test_the_limits_fit_together() -> None:
+    """What the provider declares for a pause is 5 s; one is the resolution of the shared clock."""
+    assert CONFIRM_MAX_AGE_SECONDS < START_MAX_AGE_SECONDS
+    assert START_MAX_AGE_SECONDS + 1 < 5
+    assert timedelta(seconds=LEASE_DURATION_SECONDS) < PRESENCE_SETTLE < CATCH_UP_WINDOW
+
+
+def schedule(
+    cron: str = "30 2 * * *", declared: datetime | None = None, status: ScheduleStatus | None = None
+) -> DeploymentSchedule:
+    spec = ScheduleSpec(deployment_id="d", cron=cron, time_zone="UTC", payload="{}", active_since=declared)
+    created = DUE - timedelta(days=9)
+    return DeploymentSchedule(
+        metadata=ObjectMeta(name="d", creation_timestamp=created),
+        spec=spec,
+        status=status or ScheduleStatus(),
+    )
+
+
+def test_a_new_schedule_is_active_since_its_writer_says_or_since_its_creation() -> None:
+    now = DUE
+    assert observe_rule(
+        schedule(declared=DUE - timedelta(hours=1)), None, now
+    ).active_since == DUE - timedelta(hours=1)
+    assert observe_rule(schedule(), None, now).active_since == DUE - timedelta(days=9)
+
+
+def test_an_unchanged_rule_stays_active_since_it_was() -> None:
+    first = observe_rule(schedule(), None, DUE)
+    assert observe_rule(schedule(), first, DUE + timedelta(days=1)) == first
+
+
+def test_a_rule_edited_by_hand_is_active_from_now_on() -> None:
+    """FI-03, FI-04: an edit makes nothing in the past due."""
+    first = observe_rule(schedule("0 1 * * *"), None, DUE - timedelta(days=1))
+    assert observe_rule(schedule("30 2 * * *"), first, DUE).active_since == DUE
+
+
+def test_a_rule_that_the_provider_changed_is_active_since_it_says() -> None:
+    """The operator may have been away: due times after the edit are still to be caught up."""
+    first = observe_rule(schedule("0 1 * * *", DUE - timedelta(days=2)), None, DUE - timedelta(days=1))
+    edited = schedule("30 2 * * *", DUE - timedelta(minutes=5))
+    assert observe_rule(edited, first, DUE).active_since == DUE - timedelta(minutes=5)
+
+
+def test_an_edit_by_hand_that_leaves_the_old_declared_time_is_active_from_now_on() -> None:
+    declared = DUE - timedelta(days=2)
+    first = observe_rule(schedule("0 1 * * *", declared), None, DUE - timedelta(days=1))
+    assert observe_rule(schedule("30 2 * * *", declared), first, DUE).active_since == DUE
+
+
+def test_what_was_observed_survives_the_operator() -> None:
+    status = ScheduleStatus(time_rule=schedule().spec.time_rule, active_since=DUE - timedelta(hours=2))
+    last = observed_from_status(schedule(status=status))
+    assert last == Observed(schedule().spec.time_rule, DUE - timedelta(hours=2), None)
+    assert observe_rule(schedule(status=status), last, DUE).active_since == DUE - timedelta(hours=2)
+    assert observed_from_status(schedule()) is None
+
+
+def test_a_payload_edit_is_no_change_of_the_rule() -> None:
+    spec = schedule().spec
+    assert spec.changed(payload='{"other": 1}').time_rule == spec.time_rule
+    for change in ({"cron": "0 0 * * *"}, {"time_zone": "Europe/Berlin"}, {"enabled": False}):
+        assert spec.changed(**change).time_rule != spec.time_rule
+
+
+def test_counting_what_was_missed_is_bounded() -> None:
+    """FI-01: three hours or three years, the work is the same."""
+    minutely = CronSchedule.parse("* * * * *", "UTC")
+    assert missed_before(minutely, DUE - timedelta(hours=3), DUE) is not None
+    hours = missed_before(minutely, DUE - timedelta(hours=3), DUE)
+    assert hours is not None
+    assert (hours.count, hours.last) == (180, DUE)
+    years = missed_before(minutely, DUE - timedelta(days=3000), DUE)
+    assert years is not None
+    assert years.count == 1000
+    assert missed_before(minutely, DUE, DUE) is None
