@@ -1,0 +1,1 @@
+"""Stand-in for the part of AstraBox that a scheduler provider meets."""

@@ -1,0 +1,1 @@
+"""The seams at which AstraBox takes plug-ins."""

@@ -1,0 +1,1 @@
+"""What AstraBox offers to the tests of a plug-in."""

@@ -1,0 +1,1 @@
+"""The parts of the conformance suite, one module per group of guarantees."""

@@ -1,0 +1,1 @@
+"""The whole main job, live: `python -m tools.demo`."""
