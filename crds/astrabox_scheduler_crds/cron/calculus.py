@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 
-from .errors import NoDueTime
+from .errors import CronError, NoDueTime
 from .grammar import parse_expression
 from .wall import next_wall_minute
 from .zones import EPOCH, MINUTE, Zone, load_zone
@@ -50,10 +50,13 @@ class CronSchedule:
         """Return the first due time strictly later than `instant`.
 
         `instant` is aware, in any zone; the result is aware, in UTC, a whole minute. Raises
-        ValueError for a naive datetime and NoDueTime if the result would lie after the year 9999.
+        ValueError for a naive datetime, NoDueTime if the result would lie after the year 9999, and
+        a plain CronError if a fault of the library below would have led to a loop.
         """
         minute = _minute_of(instant)
         due = self._next_real(minute) if self._real_time else self._next_local(minute)
+        if due <= minute:  # a caller may loop on the result without a check of its own
+            raise CronError("The search for the next due time does not advance.")
         try:
             return EPOCH + due * MINUTE
         except OverflowError as error:

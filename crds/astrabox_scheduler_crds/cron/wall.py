@@ -9,7 +9,7 @@ from threading import Lock
 
 from croniter import CroniterError, croniter
 
-from .errors import NoDueTime
+from .errors import CronError
 
 _DAY = 24 * 60
 _CYCLE = 146_097 * _DAY  # 400 years: dates and weekdays of the Gregorian calendar repeat exactly
@@ -37,14 +37,11 @@ def next_wall_minute(normal: str, minute: int) -> int:
     """Return the first wall minute after `minute` that a normal expression matches.
 
     Remembered, because many schedules of one expression are due in the same minute. Raises
-    NoDueTime if the library finds none or does not advance, which its own tests should make
-    impossible: a caller may loop on the result without a check.
+    CronError if the library finds none, which the checks of our grammar leave no room for.
     """
     cycles, rest = divmod(minute, _CYCLE)  # croniter never gets near the ends of datetime
     try:
         found = _wall_clock(normal).next_match(rest)
     except CroniterError as error:
-        raise NoDueTime(f"The expression {normal} has no date after this one.") from error
-    if found <= rest:
-        raise NoDueTime(f"The search for the next date of the expression {normal} does not advance.")
+        raise CronError(f"The expression {normal} has no date after this one.") from error
     return cycles * _CYCLE + found
