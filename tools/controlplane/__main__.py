@@ -1,0 +1,85 @@
+"""`python -m tools.controlplane build|up|path`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_binaries
+from tools.controlplane.cluster import Cluster
+from tools.controlplane.errors import ControlPlaneError
+from tools.controlplane.plane import open_cluster
+from tools.controlplane.recipe import CONTROL_PLANE
+from tools.controlplane.sources import given_assets
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.controlplane", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build etcd, kube-apiserver and kubectl if need be; print their folder")
+    commands.add_parser("path", help="print the folder of the binaries, without building")
+    commands.add_parser("up", help="run a control plane in the foreground until Ctrl-C")
+    command = parser.parse_args(arguments).command
+    # SIGINT too: a shell that runs this in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        return {"build": _build, "path": _path, "up": _up}[command]()
+    except ControlPlaneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _build() -> int:
+    print(ensure_binaries())
+    return 0
+
+
+def _path() -> int:
+    if given := given_assets(os.environ, CONTROL_PLANE):
+        print(given)
+        return 0
+    folder = binary_folder(os.environ)
+    if missing := missing_binaries(folder, CONTROL_PLANE):
+        print(
+            f"{folder} lacks {', '.join(missing)}; run: python -m tools.controlplane build", file=sys.stderr
+        )
+        return 1
+    print(folder)
+    return 0
+
+
+def _up() -> int:
+    began = time.monotonic()
+    with open_cluster() as cluster:
+        _print_usage(cluster, time.monotonic() - began)
+        try:
+            while True:
+                time.sleep(1)
+                cluster.check()
+        except KeyboardInterrupt:
+            print("stopping", file=sys.stderr)
+    return 0
+
+
+def _print_usage(cluster: Cluster, seconds: float) -> None:
+    print(f"# {cluster.url} is ready ({seconds:.1f} s); its files are in {cluster.directory}")
+    print(f"export KUBECONFIG={cluster.kubeconfig}")
+    print(f"# in another shell, for example: {cluster.kubectl_path} get namespaces")
+    print("# Ctrl-C here ends it and removes its files", flush=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
