@@ -1,0 +1,73 @@
+"""Proof, from a read just begun, that schedules exist and are enabled (G5: nothing fires after a disable)."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from astrabox_scheduler_client.fan_out import fan_out
+from astrabox_scheduler_client.schedules import Schedules, Version
+from astrabox_scheduler_crds.server_clock import ServerClock
+
+MAX_AGE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What a read showed. `versions` holds only schedules that exist and are enabled: (uid, generation).
+
+    `begun`: monotonic seconds before the read, `at`: the same in API server time (aware UTC). The
+    state is that of a moment not before them.
+    """
+
+    begun: float
+    at: datetime
+    versions: Mapping[str, Version]
+    max_age: float = MAX_AGE_SECONDS
+
+    def fresh(self, monotonic: float) -> bool:
+        """Whether a run may still be created on these grounds at `monotonic` seconds."""
+        return monotonic - self.begun <= self.max_age
+
+
+class ScheduleConfirm:
+    """Confirms schedules: one GET each for up to `batch` names, one LIST shared by all callers above.
+
+    The LIST is used again while it began at most `max_age` seconds ago.
+    """
+
+    def __init__(
+        self, schedules: Schedules, clock: ServerClock, max_age: float = MAX_AGE_SECONDS, batch: int = 20
+    ) -> None:
+        self._schedules = schedules
+        self._clock = clock
+        self._max_age = max_age
+        self._batch = batch
+        self._all: Confirmed | None = None
+        self._listing = asyncio.Lock()
+
+    async def versions(self, names: Collection[str]) -> Confirmed:
+        """The versions of those of `names` that exist and are enabled. Raises ApiError.
+
+        It cannot promise that the answer came in time: ask `fresh` before each use.
+        """
+        wanted = list(dict.fromkeys(names))
+        if len(wanted) > self._batch:
+            whole = await self._list()
+            return self._confirmed(whole.begun, whole.at, {n: whole.versions.get(n) for n in wanted})
+        begun, at = self._clock.monotonic(), self._clock.now()
+        found = await fan_out(self._schedules.version, wanted)
+        return self._confirmed(begun, at, dict(zip(wanted, found, strict=True)))
+
+    async def _list(self) -> Confirmed:
+        # Who waits for the lock finds the result of the one before; no task outlives its caller.
+        async with self._listing:
+            if self._all is None or not self._all.fresh(self._clock.monotonic()):
+                begun, at = self._clock.monotonic(), self._clock.now()
+                self._all = self._confirmed(begun, at, await self._schedules.enabled_versions())
+            return self._all
+
+    def _confirmed(self, begun: float, at: datetime, found: Mapping[str, Version | None]) -> Confirmed:
+        versions = {name: version for name, version in found.items() if version is not None}
+        return Confirmed(begun, at, versions, self._max_age)

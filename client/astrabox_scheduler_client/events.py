@@ -1,0 +1,62 @@
+"""Kubernetes Events (`events.k8s.io/v1`): short words for people, of bounded size."""
+
+import json
+import secrets
+from typing import Final, Literal
+
+from astrabox_scheduler_client.resource import segment
+from astrabox_scheduler_client.transport import Transport
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
+
+_CONTROLLER: Final = f"{labels.GROUP}/operator"
+_MAX_NAME: Final = 230  # a name has 253 characters, the suffix takes 17
+_MAX_REASON: Final = 128
+_MAX_NOTE: Final = 1000
+
+
+class Events:
+    """Creates Events in one namespace."""
+
+    def __init__(self, transport: Transport, namespace: str, instance: str) -> None:
+        """`instance` names this process (at most 128 characters are kept)."""
+        self._transport = transport
+        self._namespace = namespace
+        self._path = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
+        self._instance = instance[:_MAX_REASON]
+
+    async def create(
+        self,
+        kind: str,
+        about: ObjectMeta,
+        reason: str,
+        note: str,
+        *,
+        type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002 - the API's own name
+        action: str = "Schedule",
+    ) -> None:
+        """Say `note` (cut to 1000 characters) about an object of ours. Raises ApiError."""
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{about.name[:_MAX_NAME]}.{secrets.token_hex(8)}",
+                "namespace": self._namespace,
+            },
+            # A MicroTime: the API server asks for exactly six digits of a second.
+            "eventTime": self._transport.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "type": type,
+            "reason": reason[:_MAX_REASON],
+            "action": action[:_MAX_REASON],
+            "note": bounded(note, _MAX_NOTE),
+            "reportingController": _CONTROLLER,
+            "reportingInstance": self._instance,
+            "regarding": {
+                "apiVersion": labels.API_VERSION,
+                "kind": kind,
+                "namespace": self._namespace,
+                "name": about.name,
+                "uid": about.uid or "",
+            },
+        }
+        await self._transport.request("POST", self._path, body=json.dumps(event).encode())

@@ -1,0 +1,71 @@
+"""Keeps a PresenceObserver fed with the Leases that are there."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_client.leases import Leases
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.lease import Role
+from astrabox_scheduler_crds.presence import PresenceObserver
+from astrabox_scheduler_crds.server_clock import ServerClock
+
+POLL_SECONDS: Final = 2.0
+_LOG = logging.getLogger(__name__)
+
+
+class PresencePoller:
+    """Lists the Leases of `roles` every `period` seconds, and whenever `refresh` is called.
+
+    Errors do not stop it; `age` tells how old its knowledge is.
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        observer: PresenceObserver,
+        clock: ServerClock,
+        roles: Sequence[Role] = ("provider",),
+        period: float = POLL_SECONDS,
+    ) -> None:
+        self._leases = leases
+        self._observer = observer
+        self._clock = clock
+        self._selector = f"{labels.ROLE_LABEL} in ({','.join(roles)})"
+        self._period = period
+        self._listed: float | None = None
+        self._failing = False
+        self._listing = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """List now. Raises ApiError. After it the observer knows every Lease that was there at the call."""
+        # One at a time: an older list must never be taken in after a newer one.
+        async with self._listing:
+            begun = self._clock.monotonic()
+            leases = await self._leases.list(self._selector)
+            self._observer.observe(leases, self._clock.monotonic(), self._clock.now())
+            self._listed = begun
+
+    def age(self) -> float | None:
+        """Seconds since the last successful list was begun, None before the first."""
+        return None if self._listed is None else self._clock.monotonic() - self._listed
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            try:
+                await self.refresh()
+            except ApiError as error:
+                self._changed(failing=True, detail=str(error))
+            else:
+                self._changed(failing=False, detail="")
+            await asyncio.sleep(self._period)
+
+    def _changed(self, *, failing: bool, detail: str) -> None:
+        if failing and not self._failing:
+            _LOG.warning("Leases cannot be listed, going on with what is known: %s", detail)
+        elif self._failing and not failing:
+            _LOG.info("Leases can be listed again")
+        self._failing = failing

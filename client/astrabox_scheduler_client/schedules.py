@@ -1,0 +1,92 @@
+"""Typed calls for DeploymentSchedules in one namespace."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from astrabox_scheduler_client.errors import NotFound
+from astrabox_scheduler_client.resource import Listing, Resource
+from astrabox_scheduler_client.transport import Transport
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+
+Version = tuple[str, int]
+"""uid and generation: equal as long as the schedule's spec is the same object's same spec."""
+
+_API: Final = f"/apis/{labels.API_VERSION}"
+_ENABLED: Final = {"fieldSelector": "spec.enabled=true"}
+
+
+class _EnabledSpec(KubernetesModel):
+    enabled: bool = True
+
+
+class _Enabled(KubernetesModel):
+    """What a confirmation needs; the payload is not even parsed."""
+
+    metadata: ObjectMeta
+    spec: _EnabledSpec
+
+
+class Schedules:
+    """DeploymentSchedules of one namespace. Every method raises a member of `errors.ApiError`."""
+
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._resource = Resource(transport, _API, labels.SCHEDULE_PLURAL, namespace, DeploymentSchedule)
+
+    async def get(self, name: str) -> DeploymentSchedule:
+        """Read one, consistently. Raises NotFound, MalformedAnswer."""
+        return await self._resource.get(name)
+
+    async def list(self) -> Listing[DeploymentSchedule]:
+        """All schedules in one consistent state."""
+        return await self._resource.list_all()
+
+    async def create(self, schedule: DeploymentSchedule) -> ObjectMeta:
+        """Create it (the API server ignores `status`). Raises AlreadyExists, TooLarge, QuotaExceeded."""
+        return await self._resource.create(schedule)
+
+    async def replace(self, schedule: DeploymentSchedule) -> ObjectMeta:
+        """Replace spec, labels and annotations. Raises NotFound, and Conflict on another resource version."""
+        return await self._resource.replace(schedule.metadata.name, schedule)
+
+    async def patch_metadata(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        annotations: Mapping[str, str | None] | None = None,
+        resource_version: str | None = None,
+    ) -> ObjectMeta:
+        """Set labels and annotations, None removes one. Raises Conflict as `patch_status`."""
+        return await self._resource.patch_metadata(name, labels, annotations, resource_version)
+
+    async def patch_status(
+        self, name: str, status: Mapping[str, Any], resource_version: str | None = None
+    ) -> ObjectMeta:
+        """Merge JSON values into the status, None removes one. Raises Conflict if a given version is old."""
+        return await self._resource.patch(name, {"status": status}, resource_version, "status")
+
+    async def delete(self, name: str, uid: str | None = None) -> None:
+        """Delete it. Raises NotFound, and Conflict if the name belongs to another uid by now."""
+        await self._resource.delete(name, uid)
+
+    async def enabled_versions(self) -> dict[str, Version]:
+        """Every enabled schedule by name, read consistently, in one call and without the payloads."""
+        # One unpaged call: a page after the first may be answered from an older state than its own begin.
+        found = await self._resource.list_metadata(_ENABLED, limit=0)
+        return {item.metadata.name: _version(item.metadata) for item in found.items}
+
+    async def version(self, name: str) -> Version | None:
+        """The same of one schedule; None while it is absent or disabled."""
+        try:
+            found = await self._resource.get_as(_Enabled, name)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+            return None
+        return _version(found.metadata) if found.spec.enabled else None
+
+
+def _version(metadata: ObjectMeta) -> Version:
+    return metadata.uid or "", metadata.generation or 0
