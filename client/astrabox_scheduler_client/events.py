@@ -7,7 +7,7 @@ from typing import Final, Literal
 from astrabox_scheduler_client.resource import segment
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
+from astrabox_scheduler_crds.metadata import ObjectMeta, bounded, micro_text
 
 _CONTROLLER: Final = f"{labels.GROUP}/operator"
 _MAX_NAME: Final = 230  # a name has 253 characters, the suffix takes 17
@@ -43,8 +43,7 @@ class Events:
                 "name": f"{about.name[:_MAX_NAME]}.{secrets.token_hex(8)}",
                 "namespace": self._namespace,
             },
-            # A MicroTime: the API server asks for exactly six digits of a second.
-            "eventTime": self._transport.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_text(self._transport.clock.now()),
             "type": type,
             "reason": reason[:_MAX_REASON],
             "action": action[:_MAX_REASON],

@@ -24,7 +24,6 @@ _IDENTITY: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", re.ASCII)
 _MAX_JITTER: Final = 0.2
 # Linux' CLOCK_MONOTONIC stands still while a host sleeps or a virtual machine is paused.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,6 @@ class LeaseTerm:
 
     def renewal(self, monotonic: float, now: datetime) -> Renewal:
         """The Lease to write next. A new term is acquired `now`, a running one keeps its acquire time."""
-        # A whole second would be written without digits behind the point, and a MicroTime needs six.
-        now = now if now.microsecond else now + _MICROSECOND
         with self._lock:
             self._expire(monotonic)
             if self._stored is not None:
@@ -153,7 +150,6 @@ class LeaseTerm:
             stored, self._stored, self._valid_until = self._stored, None, None
         if stored is None:
             return None
-        now = now if now.microsecond else now + _MICROSECOND
         return stored.changed(spec=stored.spec.changed(renew_time=now, holder_identity=None))
 
     def _name(self) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta, UtcTime
+from astrabox_scheduler_crds.metadata import KubernetesModel, MicroTime, ObjectMeta
 
 Role = Literal["provider", "operator"]
 LEASE_DURATION_SECONDS = 15
@@ -17,8 +17,8 @@ class LeaseSpec(KubernetesModel):
 
     holder_identity: str | None = None
     lease_duration_seconds: int = LEASE_DURATION_SECONDS
-    acquire_time: UtcTime | None = None
-    renew_time: UtcTime | None = None
+    acquire_time: MicroTime | None = None
+    renew_time: MicroTime | None = None
 
 
 class Lease(KubernetesModel):

@@ -31,6 +31,19 @@ UtcTime = Annotated[
 """An aware datetime, always UTC; written with `Z`."""
 
 
+def micro_text(instant: datetime) -> str:
+    """RFC 3339 text of an aware UTC datetime with six digits of a second, as Kubernetes' MicroTime has it."""
+    return instant.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+MicroTime = Annotated[
+    datetime,
+    AfterValidator(_as_utc),
+    PlainSerializer(micro_text, return_type=str, when_used="json"),
+]
+"""As UtcTime, for fields of Kubernetes' type MicroTime: it refuses any other number of digits than six."""
+
+
 class KubernetesModel(BaseModel):
     """A frozen value that reads and writes Kubernetes' camelCase; unknown fields are ignored."""
 

@@ -7,7 +7,6 @@ from astrabox_scheduler_crds.lease import Lease
 from astrabox_scheduler_crds.metadata import ObjectMeta
 
 START = datetime(2026, 1, 31, 2, 30, tzinfo=UTC)
-MICRO = timedelta(microseconds=1)
 
 
 def at(seconds: float) -> datetime:
@@ -168,10 +167,10 @@ def test_an_end_after_a_lapse_does_not_stretch_the_interval() -> None:
 def test_times_have_six_digits_behind_the_point_because_the_api_server_asks_for_them() -> None:
     process = Process()
     process.renew(0)
-    assert process.begin(5).lease.spec.renew_time == at(5) + MICRO
+    assert process.begin(5).lease.to_dict()["spec"]["renewTime"].endswith(":05.000000Z")
     last = process.term.end(6, at(6))
     assert last is not None
-    assert last.spec.renew_time == at(6) + MICRO
+    assert last.to_dict()["spec"]["renewTime"].endswith(":06.000000Z")
 
 
 @pytest.mark.parametrize("identity", ["", "A", "-a", "a-", "a.b", "x" * 57, "a b"])
