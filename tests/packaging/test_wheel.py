@@ -103,7 +103,8 @@ print(entry.name, entry.value)
 """
 DISTRIBUTIONS = """
 import json, importlib.metadata as m
-print(json.dumps({each.metadata["Name"].lower(): each.version for each in m.distributions()}))
+found = {each.metadata["Name"].lower().replace("_", "-"): each.version for each in m.distributions()}
+print(json.dumps(found))
 """
 
 
