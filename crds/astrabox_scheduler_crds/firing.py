@@ -110,4 +110,19 @@ def missed_before(cron: CronSchedule, after: datetime, horizon: datetime) -> Mis
     if horizon <= after:
         return None
     counted = list(islice(cron.between(after, horizon), MAX_COUNTED_SKIPS))
+    if len(counted) == MAX_COUNTED_SKIPS:
+        return Missed(MAX_COUNTED_SKIPS, _latest(cron, counted[-1], horizon))
     return Missed(len(counted), counted[-1]) if counted else None
+
+
+def _latest(cron: CronSchedule, due: datetime, horizon: datetime) -> datetime:
+    """The latest due time up to `horizon`, given an earlier or equal one: found by halving the span."""
+    empty_from = horizon
+    while empty_from - due > timedelta(minutes=1):
+        middle = due + (empty_from - due) / 2
+        found = cron.next_after(middle)
+        if found <= horizon:
+            due = found
+        else:
+            empty_from = middle
+    return due

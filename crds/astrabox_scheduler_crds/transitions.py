@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from astrabox_scheduler_crds.metadata import Condition, bounded, with_condition
+from astrabox_scheduler_crds.metadata import Condition, KubernetesModel, bounded, with_condition
 from astrabox_scheduler_crds.run import FINISHED, Phase, RunStatus
 
 
@@ -107,7 +107,7 @@ def with_cancellation(status: RunStatus, reason: str, message: str, now: datetim
     return _finished(status.changed(last_error=bounded(message)), Phase.CANCELLED, reason, message, now)
 
 
-def status_patch(old: RunStatus, new: RunStatus) -> dict[str, Any]:
+def status_patch(old: KubernetesModel, new: KubernetesModel) -> dict[str, Any]:
     """The merge patch that turns `old` into `new`: changed fields only, null for one that was taken away."""
     before, after = old.to_dict(), new.to_dict()
     gone = dict.fromkeys(before.keys() - after.keys())

@@ -1,0 +1,284 @@
+"""Wires the parts of one operator process, starts them in order and ends them in order.
+
+Requests, per operator process with one schedule or ten thousand:
+
+* each run: 1 create, and 1 status patch of its schedule (coalesced, after the burst)
+* each burst: 1 GET per schedule up to 20; above that 1 metadata list per 2 s of the burst while such a
+  list takes less than 0.5 s, else 1 GET per schedule
+* a payload above 16 KiB: 1 GET more for its run
+* Leases: 1 list per 2 s and 1 update per 5 s
+* sweep: 1 metadata list of the enabled schedules per 30 s; watch: 1 request per 50 s
+* retention: 3 metadata lists of runs and 1 list of Leases per 60 s, by one of the replicas, and 1
+  delete per expired run
+* while no AstraBox process is there: 1 list of Leases and 1 metadata list of unfinished runs per
+  15 s, by one of the replicas
+
+So an idle operator sends about 0.9 requests a second, whatever the number of schedules.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from astrabox_scheduler_client.api import SchedulerApi, open_api
+from astrabox_scheduler_client.confirm import ScheduleConfirm
+from astrabox_scheduler_client.lease_keeper import LeaseKeeper
+from astrabox_scheduler_client.presence import PresencePoller
+from astrabox_scheduler_crds.cron import check_zone_data, tzdata_version
+from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
+from astrabox_scheduler_crds.presence import PresenceObserver
+from astrabox_scheduler_operator.attendance import LeaseAttendance
+from astrabox_scheduler_operator.burst import Burst
+from astrabox_scheduler_operator.due_queue import DueQueue
+from astrabox_scheduler_operator.entry import Entry, Gap
+from astrabox_scheduler_operator.firing_loop import FiringLoop
+from astrabox_scheduler_operator.health import HealthServer, stale
+from astrabox_scheduler_operator.identity import new_identity
+from astrabox_scheduler_operator.index import ScheduleIndex
+from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
+from astrabox_scheduler_operator.preflight import Preflight
+from astrabox_scheduler_operator.repeat import repeat
+from astrabox_scheduler_operator.reporter import Reporter
+from astrabox_scheduler_operator.retention import RETENTION_SECONDS, Retention
+from astrabox_scheduler_operator.run_creator import RunCreator
+from astrabox_scheduler_operator.schedule_status import state_of
+from astrabox_scheduler_operator.settings import Settings
+from astrabox_scheduler_operator.status_writer import StatusWriter
+from astrabox_scheduler_operator.sweep import LOADING_SECONDS, SWEEP_SECONDS, Sweep
+from astrabox_scheduler_operator.watch import Change, ScheduleWatch
+
+FINISH_SECONDS: Final = 10.0
+FLUSH_SECONDS: Final = 3.0
+WATCH_STOP_SECONDS: Final = 2.0
+SWEEP_STALE_SECONDS: Final = 60.0
+LOADED_WITHIN_SECONDS: Final = 180.0
+_LOG = logging.getLogger(__name__)
+
+
+class Operator:
+    """One process's parts, made but not started."""
+
+    def __init__(self, settings: Settings, api: SchedulerApi, identity: str) -> None:
+        self._api = api
+        self._settings = settings
+        clock = api.clock
+        window = settings.catch_up_window
+        self.metrics = Metrics()
+        self.keeper = LeaseKeeper(settings.connect, api.namespace, "operator", identity, clock=clock)
+        observer = PresenceObserver()
+        self._poller = PresencePoller(api.leases, observer, clock, ("provider", "operator"))
+        self.attendance = LeaseAttendance(self.keeper, self._poller, observer, clock)
+        self.queue = DueQueue()
+        self.index = ScheduleIndex(self.queue, self._changed)
+        confirm = ScheduleConfirm(api.schedules, clock, CONFIRM_MAX_AGE_SECONDS)
+        creator = RunCreator(api.runs, self.attendance, window)
+        burst = Burst(
+            index=self.index,
+            confirm=confirm,
+            schedules=api.schedules,
+            creator=creator,
+            clock=clock,
+            metrics=self.metrics,
+            concurrency=settings.create_concurrency,
+        )
+        self.firing = FiringLoop(
+            index=self.index,
+            queue=self.queue,
+            attendance=self.attendance,
+            burst=burst,
+            clock=clock,
+            metrics=self.metrics,
+            window=window,
+            tell_gap=self._tell_gap,
+        )
+        idle = self.firing.idle
+        self.reporter = Reporter(api.events, idle)
+        self.status = StatusWriter(
+            store=api.schedules,
+            attendance=self.attendance,
+            clock=clock,
+            metrics=self.metrics,
+            idle=idle,
+            tell_problem=self.reporter.problem,
+        )
+        self.sweep = Sweep(api.schedules, self.index, clock, self.metrics)
+        self._orphans = Orphans(api.runs, self.attendance, self.metrics)
+        self._retention = Retention(
+            api.runs, api.leases, self.attendance, self.metrics, idle, settings.history_limit, window
+        )
+        self.preflight = Preflight(api.discovery, api.access, api.namespace)
+        self._watch = ScheduleWatch(settings.connect, api.namespace, self.receive)
+        self._members: frozenset[str] = frozenset()
+        self._started: float | None = None
+        self.metrics.clock_skew.set_function(clock.skew)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Start, serve until `stop` is set, end in order. Raises what ended a part of it before."""
+        if not await self._start(stop):
+            return
+        names = {task.get_name(): task for task in map(_named_task, self._parts().items())}
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait({*names.values(), stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await self._end(names)
+        for task in done - {stopping}:
+            if (error := task.exception()) is not None:
+                raise error
+            raise RuntimeError(f"the {task.get_name()} has ended by itself")
+
+    def receive(self, change: Change) -> None:
+        """Take in what the watch saw."""
+        self.sweep.heard()
+        before = self.queue.earliest()
+        now = self._api.clock.now()
+        if change.kind == "gone":
+            self.index.remove(change.metadata.name, change.metadata.uid)
+        elif change.schedule is not None:
+            self.index.upsert(change.schedule, now)
+        else:
+            self.index.upsert_unreadable(change.metadata, change.unreadable, now)
+        after = self.queue.earliest()
+        if after is not None and (before is None or after < before):
+            self.firing.wake()
+
+    def alive(self) -> Sequence[str]:
+        """Why this process should be restarted; empty if it should not."""
+        if self._started is None:
+            return ()
+        now = self._api.clock.monotonic()
+        told = [*stale("firing loop", self.firing.completed, now)]
+        swept = self.sweep.completed or self._started
+        told += stale("sweep of the schedules against a fresh list", swept, now, SWEEP_STALE_SECONDS)
+        if not self.sweep.loaded:
+            told += stale("start of the load of the schedules", self._started, now, LOADED_WITHIN_SECONDS)
+        if self.sweep.behind_since is not None:
+            told += stale("watch on schedules, which missed a change", self.sweep.behind_since, now)
+        return told
+
+    def ready(self) -> Sequence[str]:
+        """Why this process cannot fire yet; empty if it can."""
+        if self.preflight.waiting_for is not None:
+            return (self.preflight.waiting_for,)
+        told = [] if self.keeper.held() else ["the Lease of this operator is not held"]
+        return told if self.sweep.loaded else [*told, "the schedules are not loaded yet"]
+
+    def exposition(self) -> bytes:
+        """The metrics as Prometheus reads them."""
+        counts = dict.fromkeys(("active", "disabled", "refused", "failing"), 0)
+        for entry in self.index:
+            counts[state_of(entry)] += 1
+        for state, count in counts.items():
+            self.metrics.schedules.labels(state).set(count)
+        return self.metrics.text()
+
+    async def _start(self, stop: asyncio.Event) -> bool:
+        """Wait for what is needed; False if `stop` was set before it was there."""
+        starting = asyncio.create_task(self._begin(), name="start")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if starting.done():
+            await starting
+            return True
+        starting.cancel()
+        await asyncio.wait({starting})
+        await self.keeper.release()
+        return False
+
+    async def _begin(self) -> None:
+        await self.preflight.wait()
+        await self.keeper.start()
+        await self._poller.refresh()
+        self._started = self._api.clock.monotonic()
+        self._watch.start()
+
+    def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
+        now = self._api.clock.now
+
+        def sweep_pause() -> float:
+            return SWEEP_SECONDS if self.sweep.loaded else LOADING_SECONDS
+
+        return {
+            "firing loop": self.firing.run(self.keeper.beat),
+            "watch": self._watch_ended(),
+            "presence": self._poller.run(),
+            "membership": self._membership(),
+            "status writer": self.status.run(self.index),
+            "reporter": self.reporter.run(),
+            "sweep": repeat("the sweep of schedules", lambda: self.sweep.sweep(now()), sweep_pause),
+            "orphans": repeat(
+                "the care for orphans", lambda: self._orphans.settle(now()), lambda: ORPHAN_SECONDS
+            ),
+            "retention": repeat("retention", lambda: self._retention.prune(now()), lambda: RETENTION_SECONDS),
+        }
+
+    async def _watch_ended(self) -> None:
+        await self._watch.ended.wait()
+
+    async def _membership(self) -> None:
+        """When the live operators change, so do the shares: look at every status again."""
+        while True:
+            members = self.attendance.operators()
+            if members != self._members:
+                _LOG.info("live operators: %s", ", ".join(sorted(members)))
+                self._members = members
+                for entry in self.index:
+                    self.status.touch(entry.name)
+            await asyncio.sleep(1.0)
+
+    async def _end(self, tasks: dict[str, asyncio.Task[None]]) -> None:
+        _LOG.info("ending: no further due time is fired", extra={"identity": self.keeper.name})
+        self.firing.stop()
+        await asyncio.wait({tasks["firing loop"]}, timeout=FINISH_SECONDS)
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.wait(tasks.values())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self.status.flush(self.index)
+                await self.reporter.flush()
+        await self._watch.stop(WATCH_STOP_SECONDS)
+        await self.keeper.release()
+
+    def _changed(self, name: str) -> None:
+        self.status.touch(name)
+
+    def _tell_gap(self, entry: Entry, gap: Gap) -> None:
+        self.reporter.gap(entry, gap)
+
+
+async def serve(settings: Settings) -> None:
+    """Run one operator until SIGTERM or SIGINT. Raises what kept it from going on."""
+    check_zone_data()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    api = await open_api(settings.connect, settings.namespace, "operator")
+    try:
+        operator = Operator(settings, api, new_identity())
+        _LOG.info(
+            "starting",
+            extra={"namespace": api.namespace, "identity": operator.keeper.name, "tzdata": tzdata_version()},
+        )
+        health = HealthServer(
+            settings.health_host,
+            settings.health_port,
+            alive=operator.alive,
+            ready=operator.ready,
+            metrics=operator.exposition,
+        )
+        async with health:
+            await operator.run(stop)
+    finally:
+        await api.aclose()
+
+
+def _named_task(part: tuple[str, Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(part[1], name=part[0])

@@ -1,0 +1,71 @@
+"""Which providers and operators are there, as this process sees it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from astrabox_scheduler_client.lease_keeper import LeaseKeeper
+from astrabox_scheduler_client.presence import PresencePoller
+from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.presence import Presence, PresenceObserver
+from astrabox_scheduler_crds.server_clock import ServerClock
+
+
+class Attendance(Protocol):
+    """What decisions need to know of the Leases; a test may play it."""
+
+    @property
+    def identity(self) -> str:
+        """Name of our own Lease."""
+        ...
+
+    def held(self) -> bool:
+        """Whether our own Lease is surely ours; without it nothing is fired."""
+        ...
+
+    def providers(self) -> Presence:
+        """The providers."""
+        ...
+
+    def operators(self) -> frozenset[str]:
+        """Names of the live operators, our own among them."""
+        ...
+
+    async def refresh(self) -> None:
+        """Read all Leases now. Raises ApiError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAttendance:
+    """Attendance by the Leases in the API server."""
+
+    keeper: LeaseKeeper
+    poller: PresencePoller
+    observer: PresenceObserver
+    clock: ServerClock
+
+    @property
+    def identity(self) -> str:
+        """Name of our own Lease."""
+        return self.keeper.name
+
+    def held(self) -> bool:
+        """Whether our own Lease is surely ours."""
+        return self.keeper.held()
+
+    def providers(self) -> Presence:
+        """The providers."""
+        return self.observer.presence("provider", self.clock.monotonic())
+
+    def operators(self) -> frozenset[str]:
+        """Names of the live operators, our own among them."""
+        return self.observer.presence("operator", self.clock.monotonic()).live | {self.keeper.name}
+
+    async def refresh(self) -> None:
+        """Read all Leases now. Raises ApiError."""
+        await self.poller.refresh()
+
+
+def is_ours(item: str, attendance: Attendance) -> bool:
+    """Whether `item` is this operator's share: every live operator comes to the same answer."""
+    return owner(item, attendance.operators()) == attendance.identity

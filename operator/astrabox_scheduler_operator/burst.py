@@ -1,0 +1,247 @@
+"""Fires a batch of due times: confirm, create, settle; every create rests on a fresh confirmation."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from astrabox_scheduler_client.confirm import MAX_AGE_SECONDS, Confirmed
+from astrabox_scheduler_client.errors import ApiError, Forbidden, MalformedAnswer, NotFound, QuotaExceeded
+from astrabox_scheduler_client.schedules import Version
+from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.metadata import bounded
+from astrabox_scheduler_crds.names import scheduled_run_name
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_operator.confirm_choice import ConfirmChoice, Confirms
+from astrabox_scheduler_operator.entry import Entry, Problem
+from astrabox_scheduler_operator.index import ScheduleIndex
+from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.run_creator import Created, NotDue, RunCreator
+
+FIRST_RETRY: Final = timedelta(seconds=5)
+MAX_RETRY: Final = timedelta(seconds=30)
+CONFIRM_RETRY: Final = timedelta(seconds=1)
+_LOG = logging.getLogger(__name__)
+
+
+class ScheduleReads(Protocol):
+    """A consistent read of one schedule."""
+
+    async def get(self, name: str) -> DeploymentSchedule:
+        """Read it. Raises ApiError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A due time that is to fire, of the spec that it was decided on."""
+
+    entry: Entry
+    due: datetime
+    version: Version
+
+
+@dataclass(slots=True)
+class BurstResult:
+    """What became of a batch begun at `now`, and at `begun` monotonic seconds.
+
+    `left` were not reached in its time.
+    """
+
+    now: datetime
+    begun: float
+    fired: int = 0
+    failed: int = 0
+    left: int = 0
+
+
+class Burst:
+    """Fires candidates with at most `concurrency` creates at a time."""
+
+    def __init__(
+        self,
+        *,
+        index: ScheduleIndex,
+        confirm: Confirms,
+        schedules: ScheduleReads,
+        creator: RunCreator,
+        clock: ServerClock,
+        metrics: Metrics,
+        concurrency: int,
+    ) -> None:
+        self._index = index
+        self._choice = ConfirmChoice(confirm, clock)
+        self._schedules = schedules
+        self._creator = creator
+        self._clock = clock
+        self._metrics = metrics
+        self._concurrency = concurrency
+        self._terminating = False
+
+    async def fire(self, candidates: Sequence[Candidate], now: datetime) -> BurstResult:
+        """Fire what can be within the age of a confirmation. Raises ApiError if none can be had."""
+        result = BurstResult(now, self._clock.monotonic())
+        self._metrics.confirm_reads.inc()
+        shared = await self._choice.shared([each.entry.name for each in candidates], len(self._index))
+        pending = deque(candidates)
+
+        async def work() -> None:
+            while pending and self._may_begin(shared, result):
+                candidate = pending.popleft()
+                confirmed = shared or await self._confirmed(candidate, result)
+                if confirmed is not None:
+                    await self._one(candidate, confirmed, result)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._concurrency, len(pending))):
+                group.create_task(work())
+        result.left = len(pending)
+        for each in pending:
+            self._requeue(each.entry)
+        return result
+
+    async def _confirmed(self, candidate: Candidate, result: BurstResult) -> Confirmed | None:
+        """Its own confirmation; None if it could not be had now."""
+        try:
+            return await self._choice.single(candidate.entry.name)
+        except ApiError as error:
+            result.failed += 1
+            _LOG.debug("a schedule cannot be confirmed: %s", error, extra={"schedule": candidate.entry.name})
+            if self._index.get(candidate.entry.name) is candidate.entry:
+                self._index.postpone(candidate.entry, result.now + CONFIRM_RETRY)
+            return None
+
+    def _may_begin(self, shared: Confirmed | None, result: BurstResult) -> bool:
+        """A step ends after two seconds, so that the next one reads the clock anew."""
+        now = self._clock.monotonic()
+        age_is_good = shared.fresh(now) if shared is not None else now - result.begun <= MAX_AGE_SECONDS
+        return age_is_good and self._creator.attendance.held()
+
+    def _may_go_on(self, confirmed: Confirmed) -> bool:
+        return confirmed.fresh(self._clock.monotonic()) and self._creator.attendance.held()
+
+    async def _one(self, candidate: Candidate, confirmed: Confirmed, result: BurstResult) -> None:
+        entry, due, now = candidate.entry, candidate.due, result.now
+        if self._index.get(entry.name) is not entry or entry.next_due != due:
+            return  # the watch brought a change meanwhile, which has queued it anew
+        try:
+            payload = await self._payload(candidate, confirmed, now)
+            if payload is None:
+                # Read anew: what changed is queued by that. What did not is looked at again, not at once.
+                if self._index.get(entry.name) is entry:
+                    self._index.postpone(entry, now + CONFIRM_RETRY)
+                return
+            if not self._may_go_on(confirmed):
+                self._requeue(entry)
+                return
+            created = await self._creator.create(entry, due, payload, confirmed, now)
+        except ApiError as error:
+            result.failed += 1
+            self._failed(entry, due, error, now)
+        except NotDue as refusal:
+            _LOG.error("a create was refused: %s", refusal, extra=self._fields(entry, due, now))
+            self._requeue(entry)
+        else:
+            self._settle(entry, due, created, result)
+
+    async def _payload(self, candidate: Candidate, confirmed: Confirmed, now: datetime) -> str | None:
+        """The payload of a confirmed schedule; None if another read showed that it is to be decided anew."""
+        entry = candidate.entry
+        if confirmed.versions.get(entry.name) == candidate.version == entry.version:
+            if entry.payload is not None:
+                return entry.payload
+            schedule = await self._reread(entry.name, now)
+            same = schedule is not None and self._index.get(entry.name) is entry
+            return schedule.spec.payload if same and schedule is not None else None
+        await self._reread(entry.name, now)
+        return None
+
+    async def _reread(self, name: str, now: datetime) -> DeploymentSchedule | None:
+        try:
+            schedule = await self._schedules.get(name)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+            self._index.remove(name, None)
+            return None
+        except MalformedAnswer:
+            known = self._index.get(name)
+            if known is None:
+                return None
+            metadata = known.metadata.changed(generation=(known.metadata.generation or 0) + 1)
+            self._index.upsert_unreadable(metadata, ("the object as a whole",), now)
+            return None
+        self._index.upsert(schedule, now, read=True)
+        return schedule
+
+    def _settle(self, entry: Entry, due: datetime, created: Created, result: BurstResult) -> None:
+        name, now = scheduled_run_name(entry.name, due), result.now
+        if created is Created.NAME_TAKEN:
+            entry.settle_skipped(due, due, 1, SkipReason.NAME_TAKEN)
+            entry.trouble = Problem("NameTaken", f"the run {name} is there and belongs to another Deployment")
+            self._metrics.skipped.labels(SkipReason.NAME_TAKEN.value).inc()
+            _LOG.error("a due time was skipped: its name is taken", extra=self._fields(entry, due, now))
+        else:
+            entry.settle_fired(due, name)
+            result.fired += 1
+            if created is Created.CREATED:
+                self._metrics.fired.inc()
+                lateness = (now - due).total_seconds() + self._clock.monotonic() - result.begun
+                self._metrics.lateness.observe(max(0.0, lateness))
+            _LOG.debug("fired", extra=self._fields(entry, due, now) | {"run": name, "result": created.value})
+        self._requeue(entry)
+        self._index.touch(entry.name)
+
+    def _failed(self, entry: Entry, due: datetime, error: ApiError, now: datetime) -> None:
+        entry.failures += 1
+        wait = min(MAX_RETRY, FIRST_RETRY * 2 ** min(entry.failures - 1, 8))
+        if error.retry_after is not None:
+            wait = max(wait, timedelta(seconds=min(error.retry_after, 60.0)))
+        self._metrics.create_errors.labels(error.reason or type(error).__name__).inc()
+        fields = self._fields(entry, due, now) | {"error": str(error), "failures": entry.failures}
+        if _is_terminating(error):
+            self._tell_terminating(error)
+        elif error.permanent:
+            before, entry.trouble = entry.trouble, _trouble(error)
+            level = logging.DEBUG if before == entry.trouble else logging.WARNING
+            _LOG.log(level, "a run could not be created", extra=fields)
+            self._index.touch(entry.name)
+        else:
+            level = logging.WARNING if entry.failures == 1 else logging.DEBUG
+            _LOG.log(level, "a run could not be created, trying again", extra=fields)
+        if self._index.get(entry.name) is entry:
+            self._index.postpone(entry, now + wait)
+
+    def _tell_terminating(self, error: ApiError) -> None:
+        if not self._terminating:
+            _LOG.warning("the namespace is being deleted, nothing can fire: %s", error)
+        self._terminating = True
+
+    def _requeue(self, entry: Entry) -> None:
+        if self._index.get(entry.name) is entry:
+            self._index.requeue(entry)
+
+    def _fields(self, entry: Entry, due: datetime, now: datetime) -> dict[str, object]:
+        return {
+            "schedule": entry.name,
+            "generation": entry.metadata.generation,
+            "due": due.isoformat(),
+            "now": now.isoformat(),
+            "identity": self._creator.attendance.identity,
+        }
+
+
+def _trouble(error: ApiError) -> Problem:
+    reason = "CreateForbidden" if isinstance(error, Forbidden) else "CreateRefused"
+    if isinstance(error, QuotaExceeded):
+        reason = "QuotaExceeded"
+    return Problem(reason, bounded(f"the run of a due time cannot be created: {error}"))
+
+
+def _is_terminating(error: ApiError) -> bool:
+    """The API server names this field as the cause when the namespace is being deleted."""
+    return isinstance(error, Forbidden) and "metadata.namespace" in error.fields

@@ -1,0 +1,128 @@
+"""One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from astrabox_scheduler_client.schedules import Version
+from astrabox_scheduler_crds.cron import CronError, CronSchedule
+from astrabox_scheduler_crds.firing import Observed, SkipReason
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
+
+FUTURE_TOLERANCE: Final = timedelta(minutes=1)
+"""A settled time this far ahead is not believed: a clock was set, or a hand wrote the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a schedule does not fire: a reason for machines and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Due times skipped in one outage."""
+
+    first: datetime
+    last: datetime
+    count: int
+    reason: SkipReason
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A schedule in the index. Owned by the firing loop's event loop; all datetimes aware UTC.
+
+    Every due time at or before `cursor` is settled: it has its run, was skipped, or was never due.
+    `next_due` is the first one behind it.
+    """
+
+    metadata: ObjectMeta
+    deployment_id: str
+    enabled: bool
+    payload: str | None  # None: too large to keep, it is read when it is needed
+    cron: CronSchedule | None
+    problem: Problem | None  # of the object itself
+    observed: Observed
+    stored: ScheduleStatus  # the status as the API server has it, as far as we know
+    cursor: datetime
+    readable: bool = True
+    next_due: datetime | None = None
+    last_due: datetime | None = None
+    last_run: str | None = None
+    skipped: Skipped | None = None
+    trouble: Problem | None = None  # of the latest attempt to create a run
+    failures: int = 0
+    gap: Gap | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """The object's name, and the key of its runs."""
+        return self.metadata.name
+
+    @property
+    def version(self) -> Version:
+        """The uid and generation of the spec that this entry was made from."""
+        return self.metadata.uid or "", self.metadata.generation or 0
+
+    def plan(self) -> None:
+        """Compute `next_due`. A calculus that does not advance becomes a problem of this schedule alone."""
+        self.next_due = None
+        if self.cron is None or self.problem is not None or not self.enabled:
+            return
+        try:
+            due = self.cron.next_after(self.cursor)
+        except CronError as error:
+            self.problem = Problem("NoDueTime", str(error))
+            return
+        if due <= self.cursor:
+            self.problem = Problem("CronNotAdvancing", f"the due time after {self.cursor} came out as {due}")
+            return
+        self.next_due = due
+
+    def adopt(self, status: ScheduleStatus, now: datetime) -> bool:
+        """Take in how far the stored status says the due times are settled; True if the cursor moved."""
+        horizon = now + FUTURE_TOLERANCE
+        if _later(status.last_due_time, self.last_due, horizon):
+            self.last_due, self.last_run = status.last_due_time, status.last_run
+        if status.skipped is not None and (self.skipped is None or status.skipped.count > self.skipped.count):
+            self.skipped = status.skipped
+        skipped_to = self.skipped.last_due_time if self.skipped is not None else None
+        reached = [each for each in (self.last_due, skipped_to) if _later(each, self.cursor, horizon)]
+        if not reached:
+            return False
+        self.cursor = max(each for each in reached if each is not None)
+        return True
+
+    def settle_fired(self, due: datetime, run: str) -> None:
+        """`due` has its run."""
+        self.last_due, self.last_run = due, run
+        self.trouble, self.failures = None, 0
+        self._settle(due)
+
+    def settle_skipped(self, first: datetime, last: datetime, count: int, reason: SkipReason) -> None:
+        """The `count` due times from `first` to `last` get no run."""
+        before = self.skipped.count if self.skipped is not None else 0
+        self.skipped = Skipped(count=before + count, last_due_time=last, reason=reason.value)
+        if self.gap is None:
+            self.gap = Gap(first, last, count, reason)
+        else:
+            self.gap = Gap(self.gap.first, last, self.gap.count + count, reason)
+        self.failures = 0
+        self._settle(last)
+
+    def pass_to(self, instant: datetime) -> None:
+        """Every due time up to `instant` is settled; those that were missed are counted apart."""
+        self.failures = 0
+        self._settle(instant)
+
+    def _settle(self, due: datetime) -> None:
+        self.cursor = max(self.cursor, due)
+        self.plan()
+
+
+def _later(instant: datetime | None, than: datetime | None, horizon: datetime) -> bool:
+    return instant is not None and instant <= horizon and (than is None or instant > than)

@@ -1,0 +1,270 @@
+"""The firing loop: one deterministic `step` at a time, and `run`, which only waits and steps."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.cron import CronSchedule
+from astrabox_scheduler_crds.firing import Decision, SkipReason, decide, missed_before
+from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_operator.attendance import Attendance
+from astrabox_scheduler_operator.burst import CONFIRM_RETRY, Burst, Candidate
+from astrabox_scheduler_operator.due_queue import DueQueue
+from astrabox_scheduler_operator.entry import Entry, Gap
+from astrabox_scheduler_operator.index import ScheduleIndex
+from astrabox_scheduler_operator.metrics import Metrics
+
+CHUNK: Final = 2000
+SWEEP_EVERY: Final = timedelta(seconds=5)
+RECHECK_PRESENCE: Final = timedelta(seconds=1)
+RECHECK_OTHERS: Final = timedelta(seconds=LEASE_DURATION_SECONDS / 3)
+MAX_WAIT_SECONDS: Final = 5.0
+COUNTING_SECONDS: Final = 0.1
+_TICK = timedelta(microseconds=1)
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step did. `more`: something is still due at the same `now`, step again at once."""
+
+    fired: int = 0
+    failed: int = 0
+    skipped: int = 0
+    more: bool = False
+    next_wake: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Plan:
+    providers: Presence
+    operators: frozenset[str]
+    fire: list[Candidate] = field(default_factory=list)
+    unattended: list[Entry] = field(default_factory=list)
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncounted:
+    """Due times in (after, horizon] that a schedule missed."""
+
+    name: str
+    uid: str | None
+    cron: CronSchedule
+    after: datetime
+    horizon: datetime
+
+
+class FiringLoop:
+    """Decides and fires for all schedules in the index that are this operator's share.
+
+    `tell_gap` is called once per schedule and outage, when the outage is over. `idle` is set while
+    no burst is in progress.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: ScheduleIndex,
+        queue: DueQueue,
+        attendance: Attendance,
+        burst: Burst,
+        clock: ServerClock,
+        metrics: Metrics,
+        window: timedelta,
+        tell_gap: Callable[[Entry, Gap], None] = lambda _entry, _gap: None,
+    ) -> None:
+        self._index = index
+        self._queue = queue
+        self._attendance = attendance
+        self._burst = burst
+        self._clock = clock
+        self._metrics = metrics
+        self._window = window
+        self._tell_gap = tell_gap
+        self._swept: datetime | None = None
+        self._uncounted: deque[_Uncounted] = deque()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.completed = clock.monotonic()
+        """Monotonic seconds at the end of the last step."""
+
+    def wake(self) -> None:
+        """Something may be due earlier than known so far."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Begin no further step; the one in progress ends by itself."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self, beat: Callable[[], None] = lambda: None) -> None:
+        """Step whenever something is due, until `stop`; `beat` is called before each step."""
+        while not self._stopping:
+            beat()
+            self._wake.clear()
+            result = await self.step(self._clock.now())
+            if result.more or self._stopping:
+                continue
+            try:
+                async with asyncio.timeout(self._pause(result.next_wake)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def drain(self, now: datetime) -> StepResult:
+        """Step until nothing is due at `now` any more; the sums of all steps."""
+        fired = failed = skipped = 0
+        while True:
+            result = await self.step(now)
+            fired, failed, skipped = fired + result.fired, failed + result.failed, skipped + result.skipped
+            if not result.more:
+                return StepResult(fired, failed, skipped, more=False, next_wake=result.next_wake)
+
+    async def step(self, now: datetime) -> StepResult:
+        """Look at what is due at `now` (API server time, aware UTC): decide, confirm, create, settle."""
+        if not self._attendance.held():
+            self.completed = self._clock.monotonic()
+            return StepResult(next_wake=now + RECHECK_PRESENCE)
+        if self._swept is None or abs(now - self._swept) >= SWEEP_EVERY:
+            self._sweep(now)
+        plan = _Plan(self._attendance.providers(), self._attendance.operators())
+        for name in self._queue.pop_due(now, CHUNK):
+            entry = self._index.get(name)
+            if entry is not None:
+                self._judge(entry, now, plan, final=False)
+        if plan.unattended:
+            await self._judge_unattended(now, plan)
+        fired, failed = await self._fire(plan.fire, now) if plan.fire else (0, 0)
+        skipped = plan.skipped + self._count_missed(now)
+        self.completed = self._clock.monotonic()
+        earliest = self._queue.earliest()
+        more = bool(self._uncounted) or (earliest is not None and earliest <= now)
+        if not more:
+            self.idle.set()
+        return StepResult(fired, failed, skipped, more=more, next_wake=earliest)
+
+    def _pause(self, next_wake: datetime | None) -> float:
+        if next_wake is None:
+            return MAX_WAIT_SECONDS
+        return max(0.0, min(MAX_WAIT_SECONDS, (next_wake - self._clock.now()).total_seconds()))
+
+    def _sweep(self, now: datetime) -> None:
+        """A lost wake-up costs seconds; an outage that is over is told."""
+        self._swept = now
+        self._queue.recover()
+        attended = bool(self._attendance.providers().live)
+        for entry in self._index:
+            if entry.next_due is not None and self._queue.planned(entry.name) is None:
+                self._index.requeue(entry)
+            over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
+            if entry.gap is not None and over:
+                gap, entry.gap = entry.gap, None
+                self._tell_gap(entry, gap)
+
+    def _judge(self, entry: Entry, now: datetime, plan: _Plan, *, final: bool) -> None:
+        """Settle what needs no IO, and queue the entry or put it into the plan."""
+        while (due := entry.next_due) is not None and due <= now:
+            if owner(entry.name, plan.operators) != self._attendance.identity:
+                # Its owner reports through the status; when the owner goes, it becomes ours.
+                self._index.postpone(entry, now + RECHECK_OTHERS)
+                return
+            decision = decide(due, now, plan.providers, self._window)
+            if decision is Decision.FIRE:
+                plan.fire.append(Candidate(entry, due, entry.version))
+                return
+            if decision is Decision.WAIT:
+                self._index.postpone(entry, now + RECHECK_PRESENCE)
+                return
+            if decision is Decision.SKIP_MISSED:
+                self._pass_missed(entry, now)
+            elif final:
+                self._skip(entry, (due, due, 1), SkipReason.NO_PROVIDER, now)
+                plan.skipped += 1
+            else:
+                plan.unattended.append(entry)
+                return
+        self._index.requeue(entry)
+
+    async def _judge_unattended(self, now: datetime, plan: _Plan) -> None:
+        """That nobody was there is only believed after a Lease list begun in this step."""
+        try:
+            await self._attendance.refresh()
+        except ApiError as error:
+            _LOG.warning("the Leases cannot be read, due times wait: %s", error)
+            for entry in plan.unattended:
+                self._index.postpone(entry, now + RECHECK_PRESENCE)
+            return
+        plan.providers, plan.operators = self._attendance.providers(), self._attendance.operators()
+        for entry in plan.unattended:
+            if self._index.get(entry.name) is entry:
+                self._judge(entry, now, plan, final=True)
+
+    def _pass_missed(self, entry: Entry, now: datetime) -> None:
+        """Go on behind what is beyond catching up; it is counted when nothing is to be fired."""
+        assert entry.cron is not None
+        horizon = now - self._window - _TICK
+        self._uncounted.append(_Uncounted(entry.name, entry.metadata.uid, entry.cron, entry.cursor, horizon))
+        entry.pass_to(horizon)
+
+    def _count_missed(self, now: datetime) -> int:
+        """Count for a moment: the walk over a day of minutes takes 60 ms for each schedule."""
+        end, counted = self._clock.monotonic() + COUNTING_SECONDS, 0
+        while self._uncounted:
+            span = self._uncounted.popleft()
+            missed = missed_before(span.cron, span.after, span.horizon)
+            entry = self._index.get(span.name)
+            if missed is not None and entry is not None and entry.metadata.uid == span.uid:
+                first = span.cron.next_after(span.after)
+                self._skip(entry, (first, missed.last, missed.count), SkipReason.MISSED, now)
+                counted += missed.count
+            if self._clock.monotonic() >= end:
+                break
+        return counted
+
+    def _skip(
+        self,
+        entry: Entry,
+        span: tuple[datetime, datetime, int],
+        reason: SkipReason,
+        now: datetime,
+    ) -> None:
+        first, last, count = span
+        entry.settle_skipped(first, last, count, reason)
+        self._metrics.skipped.labels(reason.value).inc(count)
+        _LOG.info(
+            "skipped",
+            extra={
+                "schedule": entry.name,
+                "generation": entry.metadata.generation,
+                "due": last.isoformat(),
+                "first": first.isoformat(),
+                "count": count,
+                "reason": reason.value,
+                "now": now.isoformat(),
+                "identity": self._attendance.identity,
+            },
+        )
+        self._index.touch(entry.name)
+
+    async def _fire(self, candidates: list[Candidate], now: datetime) -> tuple[int, int]:
+        self.idle.clear()
+        try:
+            result = await self._burst.fire(candidates, now)
+        except ApiError as error:
+            _LOG.warning("due schedules cannot be confirmed, trying again: %s", error)
+            for each in candidates:
+                if self._index.get(each.entry.name) is each.entry:
+                    self._index.postpone(each.entry, now + CONFIRM_RETRY)
+            return 0, len(candidates)
+        return result.fired, result.failed

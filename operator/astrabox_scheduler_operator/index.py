@@ -1,0 +1,175 @@
+"""All schedules of the namespace by object name, fed by the watch and by reads, with no IO."""
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Final
+
+from astrabox_scheduler_client.schedules import Version
+from astrabox_scheduler_crds.cron import CronSchedule, InvalidCron, InvalidZone
+from astrabox_scheduler_crds.firing import Observed, observe_rule, observed_from_status
+from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
+from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
+from astrabox_scheduler_operator.due_queue import DueQueue
+from astrabox_scheduler_operator.entry import Entry, Problem
+
+MAX_KEPT_PAYLOAD: Final = 16 * 1024
+"""In characters; a larger payload is read again when its schedule fires."""
+_LOG = logging.getLogger(__name__)
+
+
+class ScheduleIndex:
+    """Entries by name. `changed` is told each name whose status may have to be written."""
+
+    def __init__(self, queue: DueQueue, changed: Callable[[str], None] = lambda _: None) -> None:
+        self._queue = queue
+        self._entries: dict[str, Entry] = {}
+        self._changed = changed
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries.values()))
+
+    def get(self, name: str) -> Entry | None:
+        """The schedule of this name."""
+        return self._entries.get(name)
+
+    def enabled_versions(self) -> dict[str, Version]:
+        """What is held of enabled schedules, to compare with a fresh list."""
+        return {entry.name: entry.version for entry in self._entries.values() if entry.enabled}
+
+    def upsert(self, schedule: DeploymentSchedule, now: datetime, *, read: bool = False) -> None:
+        """Take in an object. From the watch, an older generation of the same object is ignored.
+
+        `read`: it comes from a consistent read, which is believed whatever it says.
+        """
+        metadata = schedule.metadata
+        old = self._known(metadata)
+        if old is not None and not read and old.version[1] > (metadata.generation or 0):
+            return
+        if old is not None and old.readable and old.version == _version(metadata):
+            self._refresh(old, schedule, now)
+        else:
+            self._replace(old, schedule, now)
+        self._changed(metadata.name)
+
+    def upsert_unreadable(self, metadata: ObjectMeta, fields: tuple[str, ...], now: datetime) -> None:
+        """An object that does not have our shape: it never fires and harms no other."""
+        old = self._known(metadata)
+        if old is not None and old.version[1] >= (metadata.generation or 0):
+            return
+        message = f"this object cannot be read, correct or delete it: {', '.join(fields)}"
+        _LOG.warning("a schedule cannot be read: %s", message, extra={"schedule": metadata.name})
+        self._entries[metadata.name] = Entry(
+            metadata=metadata,
+            deployment_id="",
+            enabled=True,  # a fresh list may show it as enabled: the two must agree on who is there
+            payload=None,
+            cron=None,
+            problem=Problem("Unreadable", bounded(message)),
+            observed=Observed("", now, None),
+            stored=ScheduleStatus(),
+            cursor=now,
+            readable=False,
+        )
+        self._queue.drop(metadata.name)
+        self._changed(metadata.name)
+
+    def remove(self, name: str, uid: str | None) -> None:
+        """The object is gone; another one of the same name stays. Without a uid, whatever is there."""
+        entry = self._entries.get(name)
+        if entry is not None and uid in (None, entry.metadata.uid):
+            del self._entries[name]
+            self._queue.drop(name)
+
+    def requeue(self, entry: Entry) -> None:
+        """Look at it when it is next due."""
+        if entry.next_due is None:
+            self._queue.drop(entry.name)
+        else:
+            self._queue.put(entry.name, entry.next_due)
+
+    def postpone(self, entry: Entry, at: datetime) -> None:
+        """Look at it at `at`."""
+        self._queue.put(entry.name, at)
+
+    def touch(self, name: str) -> None:
+        """Its status may have to be written."""
+        self._changed(name)
+
+    def _known(self, metadata: ObjectMeta) -> Entry | None:
+        old = self._entries.get(metadata.name)
+        return old if old is not None and old.metadata.uid == metadata.uid else None
+
+    def _refresh(self, entry: Entry, schedule: DeploymentSchedule, now: datetime) -> None:
+        """Only the status or the labels differ: as often as we write a status ourselves."""
+        entry.metadata, entry.stored = schedule.metadata, schedule.status
+        since = _since_in_status(entry.observed, schedule)
+        if since is not None and since != entry.observed.active_since:
+            entry.observed = Observed(entry.observed.time_rule, since, entry.observed.declared)
+            entry.cursor = max(entry.cursor, since)
+            entry.plan()
+            self.requeue(entry)
+        if entry.adopt(schedule.status, now):
+            entry.plan()
+            self.requeue(entry)
+
+    def _replace(self, old: Entry | None, schedule: DeploymentSchedule, now: datetime) -> None:
+        spec, metadata = schedule.spec, schedule.metadata
+        last = old.observed if old is not None and old.readable else observed_from_status(schedule)
+        observed = observe_rule(schedule, last, now)
+        cron, problem = _parsed(metadata, spec)
+        entry = Entry(
+            metadata=metadata,
+            deployment_id=spec.deployment_id,
+            enabled=spec.enabled,
+            payload=spec.payload if len(spec.payload) <= MAX_KEPT_PAYLOAD else None,
+            cron=cron,
+            problem=problem,
+            observed=observed,
+            stored=schedule.status,
+            cursor=observed.active_since,
+        )
+        if old is not None:
+            entry.cursor = max(entry.cursor, old.cursor)
+            entry.last_due, entry.last_run, entry.skipped = old.last_due, old.last_run, old.skipped
+            entry.gap = old.gap
+        entry.adopt(schedule.status, now)
+        entry.plan()
+        if problem is not None and (old is None or old.problem != problem):
+            _LOG.warning("a schedule does not fire: %s", problem.message, extra=_fields(entry))
+        self._entries[metadata.name] = entry
+        self.requeue(entry)
+
+
+def _version(metadata: ObjectMeta) -> Version:
+    return metadata.uid or "", metadata.generation or 0
+
+
+def _since_in_status(observed: Observed, schedule: DeploymentSchedule) -> datetime | None:
+    """Since when the rule holds by the word of the replica that wrote it: one answer for all replicas."""
+    status = schedule.status
+    return status.active_since if status.time_rule == observed.time_rule else None
+
+
+def _parsed(metadata: ObjectMeta, spec: ScheduleSpec) -> tuple[CronSchedule | None, Problem | None]:
+    if metadata.deletion_timestamp is not None:
+        return None, Problem("Deleting", "this object is being deleted and waits for somebody's finalizer")
+    key = deployment_key(spec.deployment_id)
+    if key != metadata.name:
+        told = f"the schedule of this Deployment is named {key}: create that one and delete this one"
+        return None, Problem("NameMismatch", told)
+    try:
+        return CronSchedule.parse(spec.cron, spec.time_zone), None
+    except InvalidZone as error:
+        return None, Problem("InvalidZone", bounded(str(error)))
+    except InvalidCron as error:
+        return None, Problem("InvalidCron", bounded(str(error)))
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    assert entry.problem is not None
+    return {"schedule": entry.name, "generation": entry.metadata.generation, "reason": entry.problem.reason}

@@ -1,0 +1,87 @@
+"""Cancels scheduled runs that nobody will start: made in the tail of Leases of processes that were killed."""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from astrabox_scheduler_client.errors import Conflict, MalformedAnswer, NotFound
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.names import parse_scheduled_run_name
+from astrabox_scheduler_crds.recovery import NO_PROVIDER_MESSAGE, NO_PROVIDER_REASON, Orphan, settle_orphan
+from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_crds.transitions import TransitionError, status_patch, with_cancellation
+from astrabox_scheduler_operator.attendance import Attendance, is_ours
+from astrabox_scheduler_operator.metrics import Metrics
+
+ORPHAN_SECONDS: Final = 15.0
+_SHARE: Final = "orphans"
+_LOG = logging.getLogger(__name__)
+
+
+class OrphanStore(Protocol):
+    """The calls for runs that this needs."""
+
+    async def list_unfinished_metadata(self) -> list[ObjectMeta]:
+        """Metadata of every unfinished run. Raises ApiError."""
+        ...
+
+    async def get(self, name: str) -> RunInvocation:
+        """Read it. Raises ApiError."""
+        ...
+
+    async def patch_status(
+        self, name: str, status: Mapping[str, Any], resource_version: str | None
+    ) -> ObjectMeta:
+        """Merge into its status. Raises ApiError."""
+        ...
+
+
+class Orphans:
+    """`settle` costs nothing while a provider is live, or while another operator has this share."""
+
+    def __init__(self, runs: OrphanStore, attendance: Attendance, metrics: Metrics) -> None:
+        self._runs = runs
+        self._attendance = attendance
+        self._metrics = metrics
+        self._kept: set[tuple[str | None, str | None]] = set()
+
+    async def settle(self, now: datetime) -> int:
+        """Cancel what is to be cancelled; how many. Raises ApiError."""
+        if not self._needed():
+            self._kept.clear()
+            return 0
+        await self._attendance.refresh()
+        if not self._needed():
+            return 0
+        cancelled = 0
+        found = await self._runs.list_unfinished_metadata()
+        self._kept &= {_identity(meta) for meta in found}
+        for meta in found:
+            if parse_scheduled_run_name(meta.name) is not None and _identity(meta) not in self._kept:
+                cancelled += await self._one(meta, now)
+        return cancelled
+
+    def _needed(self) -> bool:
+        if not self._attendance.held() or self._attendance.providers().live:
+            return False
+        return is_ours(_SHARE, self._attendance)
+
+    async def _one(self, meta: ObjectMeta, now: datetime) -> bool:
+        try:
+            run = await self._runs.get(meta.name)
+            if run.status.finished or settle_orphan(run, self._attendance.providers()) is Orphan.ADOPT:
+                self._kept.add(_identity(meta))
+                return False
+            status = with_cancellation(run.status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, now)
+            patch = status_patch(run.status, status)
+            await self._runs.patch_status(meta.name, patch, run.metadata.resource_version)
+        except (Conflict, NotFound, MalformedAnswer, TransitionError):
+            return False  # it changed meanwhile; the next sweep sees what it is then
+        self._metrics.runs_cancelled.inc()
+        _LOG.info("a run was cancelled", extra={"run": meta.name, "reason": NO_PROVIDER_REASON})
+        return True
+
+
+def _identity(meta: ObjectMeta) -> tuple[str | None, str | None]:
+    return meta.uid, meta.resource_version

@@ -1,0 +1,66 @@
+"""The status that a schedule should have: computed from its entry, with no IO."""
+
+from datetime import datetime
+
+from astrabox_scheduler_crds.metadata import Condition, with_condition
+from astrabox_scheduler_crds.schedule import ScheduleStatus
+from astrabox_scheduler_operator.entry import Entry, Problem
+
+READY = "Ready"
+SUSPENDED = "Suspended"
+
+
+def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
+    """What the API server should hold. Equal to `entry.stored` where there is nothing to write.
+
+    Of fixed size: no list of runs. `now` becomes the transition time of conditions that change.
+    """
+    generation = entry.metadata.generation
+    conditions = entry.stored.conditions
+    for condition in (_ready(entry, now), _suspended(entry, now)):
+        conditions = with_condition(conditions, condition.changed(observed_generation=generation))
+    return ScheduleStatus(
+        observed_generation=generation,
+        last_due_time=entry.last_due or entry.stored.last_due_time,
+        last_run=entry.last_run or entry.stored.last_run,
+        next_due_time=entry.next_due,
+        active_since=entry.observed.active_since,
+        time_rule=entry.observed.time_rule or None,
+        skipped=entry.skipped,
+        conditions=conditions,
+    )
+
+
+def state_of(entry: Entry) -> str:
+    """The state that metrics count: one of four."""
+    if entry.problem is not None:
+        return "refused"
+    if not entry.enabled:
+        return "disabled"
+    return "active" if entry.trouble is None else "failing"
+
+
+def _ready(entry: Entry, now: datetime) -> Condition:
+    problem = entry.problem or (entry.trouble if entry.enabled else None)
+    fine = (
+        Problem("Scheduled", "")
+        if entry.enabled
+        else Problem("Disabled", "nothing is due until it is enabled")
+    )
+    told = problem or fine
+    return Condition(
+        type=READY,
+        status="False" if problem else "True",
+        reason=told.reason,
+        message=told.message,
+        last_transition_time=now,
+    )
+
+
+def _suspended(entry: Entry, now: datetime) -> Condition:
+    return Condition(
+        type=SUSPENDED,
+        status="False" if entry.enabled else "True",
+        reason="Enabled" if entry.enabled else "Disabled",
+        last_transition_time=now,
+    )

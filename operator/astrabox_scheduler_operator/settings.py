@@ -1,0 +1,99 @@
+"""Settings from the environment; all faults are told at once, each with what to do."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from astrabox_scheduler_client.connect import ConnectSettings
+from astrabox_scheduler_crds.retention import DEFAULT_KEEP
+
+PREFIX: Final = "ASTRABOX_SCHEDULER_OPERATOR_"
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class SettingsError(ValueError):
+    """The environment cannot be used; the message names every variable at fault and what to write."""
+
+
+class Settings(BaseModel):
+    """What can be set; the variable of a field is its name in capitals behind the prefix."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: Annotated[str | None, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
+        default=None,
+        description="namespace to serve; default: that of the pod or of the kubeconfig's context",
+    )
+    kubeconfig: Annotated[str | None, Field(min_length=1)] = Field(
+        default=None, description="path of a kubeconfig; default: the pod's service account, else KUBECONFIG"
+    )
+    context: Annotated[str | None, Field(min_length=1)] = Field(
+        default=None, description="context of the kubeconfig; default: its current context"
+    )
+    catch_up_window_seconds: int = Field(
+        default=600, ge=30, le=86_400, description="how late a due time may still fire, in seconds"
+    )
+    history_limit: int = Field(
+        default=DEFAULT_KEEP, ge=1, le=100_000, description="finished runs to keep per AstraBox Deployment"
+    )
+    health_host: Annotated[str, Field(min_length=1)] = Field(
+        default="0.0.0.0",  # noqa: S104 - the kubelet asks from outside of the pod
+        description="address of /healthz, /readyz and /metrics",
+    )
+    health_port: int = Field(default=8080, ge=0, le=65_535, description="port of the same; 0: any free one")
+    log_level: LogLevel = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR")
+    log_format: Literal["json", "text"] = Field(default="json", description="json or text")
+    create_concurrency: int = Field(
+        default=32, ge=1, le=64, description="runs that are created at the same time"
+    )
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_capitals(cls, value: object) -> object:
+        return value.upper() if isinstance(value, str) else value
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read every variable that begins with the prefix. Raises SettingsError."""
+        known = {PREFIX + name.upper(): name for name in cls.model_fields}
+        given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
+        faults = [
+            f"{name} is not a setting: use one of {', '.join(sorted(known))}"
+            for name in sorted(given.keys() - known.keys())
+        ]
+        values = {known[name]: text for name, text in given.items() if name in known and text}
+        try:
+            settings = cls(**values)  # pydantic reads numbers from text
+        except ValidationError as error:
+            faults += [_fault(str(each["loc"][0]), each["msg"]) for each in error.errors(include_url=False)]
+        if faults:
+            raise SettingsError(
+                "the environment cannot be used:\n" + "\n".join(f"- {each}" for each in faults)
+            )
+        return settings
+
+    @property
+    def catch_up_window(self) -> timedelta:
+        """How late a due time may still fire."""
+        return timedelta(seconds=self.catch_up_window_seconds)
+
+    @property
+    def connect(self) -> ConnectSettings:
+        """Which cluster."""
+        return ConnectSettings(kubeconfig=self.kubeconfig, context=self.context)
+
+
+def _fault(field: str, message: str) -> str:
+    described = Settings.model_fields[field].description
+    return f"{PREFIX}{field.upper()}: {message[0].lower()}{message[1:]} ({described})"
+
+
+def settings_help() -> str:
+    """The variables, their defaults and meanings, for `--help`."""
+    lines = ["environment variables:"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f" (default {field.default})"
+        lines.append(f"  {PREFIX}{name.upper()}\n      {field.description}{default}")
+    return "\n".join(lines)

@@ -1,0 +1,175 @@
+"""Writes schedule status: coalesced, behind the firing, and only for this operator's share."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleStatus
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_crds.transitions import status_patch
+from astrabox_scheduler_operator.attendance import Attendance, is_ours
+from astrabox_scheduler_operator.entry import Entry, Problem
+from astrabox_scheduler_operator.index import ScheduleIndex
+from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.schedule_status import READY, status_of
+
+CONCURRENCY: Final = 4
+MIN_INTERVAL_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 30.0
+"""Behind a burst that does not end, a status still comes this often."""
+_TOLD_BY_EVENT: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_LOG = logging.getLogger(__name__)
+
+
+class StatusStore(Protocol):
+    """The calls for schedules that status needs."""
+
+    async def get(self, name: str) -> DeploymentSchedule:
+        """Read it. Raises ApiError."""
+        ...
+
+    async def patch_status(
+        self, name: str, status: Mapping[str, Any], resource_version: str | None = None
+    ) -> ObjectMeta:
+        """Merge into its status. Raises ApiError."""
+        ...
+
+
+class StatusWriter:
+    """`touch` a name whenever its status may differ; `run` writes what does."""
+
+    def __init__(
+        self,
+        *,
+        store: StatusStore,
+        attendance: Attendance,
+        clock: ServerClock,
+        metrics: Metrics,
+        idle: asyncio.Event,
+        tell_problem: Callable[[Entry, Problem], None] = lambda _entry, _problem: None,
+    ) -> None:
+        self._store = store
+        self._attendance = attendance
+        self._clock = clock
+        self._metrics = metrics
+        self._idle = idle
+        self._tell_problem = tell_problem
+        self._waiting: dict[str, float] = {}  # name -> not before, monotonic seconds; oldest touch first
+        self._written: dict[str, float] = {}
+        self._busy: set[str] = set()
+        self._touched = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def touch(self, name: str) -> None:
+        """Its status may have to be written."""
+        if name not in self._waiting:
+            self._waiting[name] = self._written.get(name, float("-inf")) + MIN_INTERVAL_SECONDS
+            self._touched.set()
+
+    async def run(self, index: ScheduleIndex) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONCURRENCY):
+                group.create_task(self._work(index))
+
+    async def flush(self, index: ScheduleIndex) -> None:
+        """Write what waits, at once."""
+
+        async def work() -> None:
+            while self._waiting:
+                name = next(iter(self._waiting))
+                del self._waiting[name]
+                await self.write(index, name)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONCURRENCY):
+                group.create_task(work())
+
+    async def write(self, index: ScheduleIndex, name: str) -> bool:
+        """Write the status of one schedule if it is ours and differs; True if it was written."""
+        entry = index.get(name)
+        if entry is None or not self._attendance.held() or not is_ours(name, self._attendance):
+            return False
+        now = self._clock.now()
+        wanted = status_of(entry, now)
+        patch = status_patch(entry.stored, wanted)
+        if not patch:
+            return False
+        try:
+            stored = await self._store.patch_status(name, patch, entry.metadata.resource_version)
+        except NotFound:
+            return False  # the watch or the sweep will say so
+        except Conflict:
+            await self._read_again(index, name)
+        except ApiError as error:
+            _LOG.warning("a status could not be written: %s", error, extra={"schedule": name})
+            self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
+        else:
+            self._took(index, entry, stored, wanted)
+            return True
+        return False
+
+    def _took(self, index: ScheduleIndex, entry: Entry, stored: ObjectMeta, wanted: ScheduleStatus) -> None:
+        self._metrics.status_writes.inc()
+        self._written[entry.name] = self._clock.monotonic()
+        if len(self._written) > 2 * len(index) + 1000:
+            self._written = {name: at for name, at in self._written.items() if index.get(name) is not None}
+        before, entry.stored = entry.stored, wanted
+        entry.metadata = entry.metadata.changed(resource_version=stored.resource_version)
+        problem = entry.problem
+        if problem is not None and problem.reason in _TOLD_BY_EVENT and _is_news(before, wanted):
+            self._tell_problem(entry, problem)
+
+    async def _read_again(self, index: ScheduleIndex, name: str) -> None:
+        """Somebody wrote the object since we saw it."""
+        try:
+            index.upsert(await self._store.get(name), self._clock.now(), read=True)  # touches it
+        except NotFound:
+            index.remove(name, None)
+        except MalformedAnswer:
+            return
+        except ApiError:
+            self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
+
+    async def _work(self, index: ScheduleIndex) -> None:
+        while True:
+            name = await self._next()
+            try:
+                await self.write(index, name)
+            finally:
+                self._busy.discard(name)
+
+    async def _next(self) -> str:
+        while True:
+            await self._wait_for_idle()
+            now = self._clock.monotonic()
+            for name, ready in self._waiting.items():
+                if ready <= now and name not in self._busy:
+                    del self._waiting[name]
+                    self._busy.add(name)
+                    return name
+            self._touched.clear()
+            try:
+                async with asyncio.timeout(MIN_INTERVAL_SECONDS / 2 if self._waiting else None):
+                    await self._touched.wait()
+            except TimeoutError:
+                continue
+
+    async def _wait_for_idle(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._idle.wait()
+        except TimeoutError:
+            return
+
+
+def _is_news(before: ScheduleStatus, after: ScheduleStatus) -> bool:
+    """Whether the Ready condition says something else than before."""
+    said = {(each.reason, each.message) for each in before.conditions if each.type == READY}
+    return any((each.reason, each.message) not in said for each in after.conditions if each.type == READY)

@@ -1,0 +1,100 @@
+"""Proves that the watch is alive: a fresh list is compared with the index, again and again."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
+from astrabox_scheduler_client.schedules import Version
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_operator.index import ScheduleIndex
+from astrabox_scheduler_operator.metrics import Metrics
+
+SWEEP_SECONDS: Final = 30.0
+LOADING_SECONDS: Final = 1.0
+LASTING_SECONDS: Final = 0.9 * SWEEP_SECONDS
+_MAX_REREADS: Final = 500
+_LOG = logging.getLogger(__name__)
+
+
+class ScheduleLists(Protocol):
+    """The reads that a sweep needs."""
+
+    async def enabled_versions(self) -> dict[str, Version]:
+        """Every enabled schedule, consistently. Raises ApiError."""
+        ...
+
+    async def get(self, name: str) -> DeploymentSchedule:
+        """Read one. Raises ApiError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What a list showed and the index did not, seen first at `since` monotonic seconds."""
+
+    listed: Version | None
+    since: float
+
+
+class Sweep:
+    """One `sweep` at a time. A difference that lasts is the watch's fault.
+
+    Before the index was loaded once, the watch is still bringing what there is.
+    """
+
+    def __init__(
+        self, schedules: ScheduleLists, index: ScheduleIndex, clock: ServerClock, metrics: Metrics
+    ) -> None:
+        self._schedules = schedules
+        self._index = index
+        self._clock = clock
+        self._metrics = metrics
+        self._differing: dict[str, _Difference] = {}
+        self.loaded = False
+        """True once the index has held everything that a list showed."""
+        self.completed: float | None = None
+        """Monotonic seconds at the end of the last successful sweep."""
+        self.behind_since: float | None = None
+        """Monotonic seconds since when the watch is known to have missed something, None if it is not."""
+
+    def heard(self) -> None:
+        """The watch has brought something: what it missed before lies behind it."""
+        self.behind_since = None
+
+    async def sweep(self, now: datetime) -> int:
+        """Compare, and read again what the watch missed; how many. Raises ApiError."""
+        begun = self._clock.monotonic()
+        listed = await self._schedules.enabled_versions()
+        held = self._index.enabled_versions()
+        names = {name for name in listed.keys() | held.keys() if listed.get(name) != held.get(name)}
+        self.loaded = self.loaded or not names
+        self._differing = {name: self._first_seen(name, listed.get(name), begun) for name in names}
+        stale = [
+            name for name in names if self.loaded and begun - self._differing[name].since >= LASTING_SECONDS
+        ]
+        for name in stale[:_MAX_REREADS]:
+            await self._read_again(name, now)
+        if stale:
+            self._metrics.watch_stale.inc(len(stale))
+            self.behind_since = self.behind_since or self._clock.monotonic()
+            _LOG.warning("the watch has missed changes", extra={"count": len(stale), "schedule": stale[0]})
+        self.completed = self._clock.monotonic()
+        return len(stale)
+
+    def _first_seen(self, name: str, listed: Version | None, now: float) -> _Difference:
+        known = self._differing.get(name)
+        return known if known is not None and known.listed == listed else _Difference(listed, now)
+
+    async def _read_again(self, name: str, now: datetime) -> None:
+        try:
+            self._index.upsert(await self._schedules.get(name), now, read=True)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+            self._index.remove(name, None)
+        except MalformedAnswer:
+            return
+        self._differing.pop(name, None)

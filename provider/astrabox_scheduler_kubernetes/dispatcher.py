@@ -1,0 +1,222 @@
+"""Dispatch: runs come in, wait, are carried out so many at a time, and are handed over at the end."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_client.lease_keeper import LeaseKeeper
+from astrabox_scheduler_client.runs import Runs
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.run import Phase, RunInvocation
+from astrabox_scheduler_kubernetes.attempt import Attempt, Desk, HandedOver
+from astrabox_scheduler_kubernetes.drain import Drain
+from astrabox_scheduler_kubernetes.intake import Intake, Term
+from astrabox_scheduler_kubernetes.takeover import Providers, Takeover
+from astrabox_scheduler_kubernetes.waiting import Entry, Waiting, progress_of
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+_FAULT_PAUSE = 1.0
+
+
+class Dispatcher:
+    """Owns every run labelled with our Lease, on the event loop on which `start` is called."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        keeper: LeaseKeeper,
+        providers: Providers,
+        desk: Desk,
+        *,
+        concurrency: int,
+    ) -> None:
+        self._keeper = keeper
+        self._providers = providers
+        self._desk = desk
+        self._timing = desk.timing
+        self._clock = desk.clock
+        self._concurrency = concurrency
+        self._intake = Intake(runs, desk.timing, self.take, self._gone)
+        self._takeover = Takeover(runs, providers, desk.clock, self, self._term)
+        self._waiting = Waiting()
+        self._in_progress: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}
+        self._services: list[asyncio.Task[None]] = []
+        self._following: tuple[Term, asyncio.Task[None]] | None = None
+        self._live: frozenset[str] = frozenset()
+        self._work = asyncio.Event()
+        self._sweep_now = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin; the Lease is held by now."""
+        self._heartbeat()
+        for name, service in (
+            ("pump", self._pump),
+            ("heart", self._heart),
+            ("sweep", self._sweeps),
+            ("presence", self._providers.poller.run),
+        ):
+            self._services.append(asyncio.create_task(_for_ever(name, service), name=f"astrabox {name}"))
+
+    async def drain(self, grace: float) -> None:
+        """Take nothing more in, let what is in progress end within `grace` seconds, hand the rest over."""
+        await self._end_services()
+        drain = Drain(self._in_progress, self._desk, self._keeper.beat)
+        await drain.run(grace, self._waiting.drain)
+
+    def holds(self, name: str) -> bool:
+        """Whether the run waits or is in progress here."""
+        return name in self._in_progress or name in self._waiting
+
+    def take(self, run: RunInvocation, term: Term) -> None:
+        """Take in a run that is ours, or that has changed; nothing for one that is in progress."""
+        name, status = run.metadata.name, run.status
+        if run.metadata.labels.get(ASSIGNEE_LABEL) != term.assignee or name in self._in_progress:
+            return
+        if status.finished or not isinstance(status.phase, Phase):
+            self._waiting.discard(name)
+            return
+        ready = self._monotonic_of(status.next_attempt_time)
+        version = run.metadata.resource_version
+        self._add(Entry(name, term.assignee, term.lapses, version, ready, run, progress_of(run)))
+
+    def take_name(self, meta: ObjectMeta, term: Term) -> None:
+        """Take in a run of which only the metadata is known."""
+        self._add(Entry(meta.name, term.assignee, term.lapses, meta.resource_version))
+
+    def _add(self, entry: Entry) -> None:
+        self._waiting.add(entry)
+        self._work.set()
+
+    def _gone(self, name: str) -> None:
+        """The run was deleted or has another assignee: whatever we do for it is in vain."""
+        self._waiting.discard(name)
+        if name in self._in_progress:
+            attempt, task = self._in_progress[name]
+            if not attempt.lost:
+                _LOG.info("run %s was deleted or taken over: its attempt is cancelled", name)
+                attempt.lost = True
+                task.cancel()
+
+    def _term(self) -> Term | None:
+        keeper = self._keeper
+        term = Term(keeper.name, keeper.lapses)
+        # Held after both were read: then no lapse lies between them that has not been counted.
+        return (
+            term if keeper.held() and keeper.lapses == term.lapses and keeper.name == term.assignee else None
+        )
+
+    async def _heart(self) -> None:
+        while True:
+            self._heartbeat()
+            await asyncio.sleep(self._timing.beat)
+
+    def _heartbeat(self) -> None:
+        """Say that the loop lives; notice a new term of ours, and processes that have gone."""
+        self._keeper.beat()
+        term = self._term()
+        if term is not None and (self._following is None or self._following[0] != term):
+            if self._following is not None:
+                self._following[1].cancel()
+                self._waiting.drain()  # labelled with the name that was lost; the sweep settles them
+                _LOG.warning("the Lease was lost and is held again as %s", term.assignee)
+            self._following = term, asyncio.create_task(self._intake.follow(term), name="astrabox intake")
+            self._sweep_now.set()
+        live = self._providers.now(self._clock.monotonic()).live
+        if self._live - live:
+            self._sweep_now.set()
+        self._live = live
+        self._work.set()
+
+    async def _sweeps(self) -> None:
+        failing = False
+        while True:
+            self._sweep_now.clear()
+            try:
+                await self._takeover.sweep()
+                failing = False
+            except ApiError as error:
+                if not failing:
+                    _LOG.warning("unfinished runs cannot be looked through, trying on: %s", error)
+                failing = True
+            try:
+                async with asyncio.timeout(self._timing.sweep):
+                    await self._sweep_now.wait()
+            except TimeoutError:
+                continue
+
+    async def _pump(self) -> None:
+        """Begin attempts as runs become ready and places free."""
+        while True:
+            self._work.clear()
+            while len(self._in_progress) < self._concurrency and self._keeper.held():
+                entry = self._waiting.pop_ready(self._clock.monotonic())
+                if entry is None:
+                    break
+                self._begin(entry)
+            await self._until_work()
+
+    async def _until_work(self) -> None:
+        ready = self._waiting.next_ready()
+        pause = None
+        if ready is not None and len(self._in_progress) < self._concurrency:
+            pause = max(ready - self._clock.monotonic(), 0.001) if self._keeper.held() else self._timing.beat
+        try:
+            async with asyncio.timeout(pause):
+                await self._work.wait()
+        except TimeoutError:
+            return
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.lapses != self._keeper.lapses:
+            return  # its label is that of a Lease we have lost; the sweep settles it
+        attempt = Attempt(entry, self._desk)
+        task = asyncio.create_task(self._carry_out(attempt), name=f"astrabox run {entry.name}")
+        self._in_progress[entry.name] = attempt, task
+
+    async def _carry_out(self, attempt: Attempt) -> None:
+        entry = attempt.entry
+        again: datetime | None = None
+        try:
+            again = await attempt.carry_out()
+        except HandedOver:
+            return  # stays in hand until the drain has written it
+        except Exception:  # noqa: BLE001 - logged; one run must not end all others
+            attempt.lost = True
+            _LOG.exception("run %s is left to the next sweep by a fault", entry.name)
+        except asyncio.CancelledError:
+            if not attempt.lost:
+                raise
+        self._in_progress.pop(entry.name, None)
+        if again is not None and attempt.run is not None:
+            self.take(attempt.run, Term(entry.assignee, entry.lapses))
+        elif again is not None:
+            ready = self._monotonic_of(again)
+            self._add(Entry(entry.name, entry.assignee, entry.lapses, entry.version, ready))
+        self._work.set()
+
+    def _monotonic_of(self, instant: datetime | None) -> float:
+        if instant is None:
+            return 0.0
+        return self._clock.monotonic() + (instant - self._clock.now()).total_seconds()
+
+    async def _end_services(self) -> None:
+        tasks = [*self._services]
+        if self._following is not None:
+            tasks.append(self._following[1])
+        self._services, self._following = [], None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _for_ever(name: str, service: Callable[[], Awaitable[None]]) -> None:
+    """A fault of ours in one of the loops must neither end it nor stay unseen."""
+    while True:
+        try:
+            await service()
+        except Exception:  # noqa: BLE001 - logged; see above
+            _LOG.exception("the %s loop failed and is begun again", name)
+            await asyncio.sleep(_FAULT_PAUSE)

@@ -1,0 +1,78 @@
+"""The end of dispatch: what is in progress may end, what is left is handed over, all within a bound."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+
+from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_kubernetes.attempt import Attempt, Desk
+from astrabox_scheduler_kubernetes.recorder import Dropped
+from astrabox_scheduler_kubernetes.waiting import Entry
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+_AT_ONCE = 32
+
+InProgress = MutableMapping[str, tuple[Attempt, asyncio.Task[None]]]
+
+
+class Drain:
+    """Ends the attempts in `in_progress`; `beat` keeps the Lease meanwhile."""
+
+    def __init__(self, in_progress: InProgress, desk: Desk, beat: Callable[[], None]) -> None:
+        self._in_progress = in_progress
+        self._desk = desk
+        self._timing = desk.timing
+        self._beat = beat
+
+    async def run(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
+        """Wait up to `grace` seconds, cancel, and write what is handed over."""
+        beating = asyncio.create_task(self._keep_beating())
+        try:
+            await self._wait(grace)
+            for attempt, task in self._in_progress.values():
+                if not task.done():
+                    _LOG.info("run %s has not ended in time: its call is cancelled", attempt.entry.name)
+                    task.cancel()
+            await self._wait(self._timing.cancelled)
+            await self._hand_over(waiting())  # asked for now: an attempt that failed just now waits, too
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _wait(self, seconds: float) -> None:
+        tasks = _tasks(self._in_progress)
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for name, (_, task) in self._in_progress.items():
+            if not task.done() and task.cancelling():
+                _LOG.error("the handler call of run %s does not end though it was cancelled", name)
+
+    async def _hand_over(self, waiting: Iterable[Entry]) -> None:
+        gate = asyncio.Semaphore(_AT_ONCE)
+        attempts = [attempt for attempt, _ in self._in_progress.values()]
+        attempts += [Attempt(entry, self._desk) for entry in waiting]
+        self._in_progress.clear()
+
+        async def hand_over(attempt: Attempt) -> None:
+            async with gate:
+                try:
+                    await attempt.hand_over()
+                except (ApiError, Dropped) as error:
+                    _LOG.warning("run %s is left to be found: %s", attempt.entry.name, error)
+
+        try:
+            async with asyncio.timeout(self._timing.hand_over):
+                async with asyncio.TaskGroup() as group:
+                    for attempt in attempts:
+                        group.create_task(hand_over(attempt))
+        except TimeoutError:
+            _LOG.warning("not all runs could be handed over in time: others find them by the Lease")
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._beat()
+            await asyncio.sleep(self._timing.beat)
+
+
+def _tasks(in_progress: Mapping[str, tuple[Attempt, asyncio.Task[None]]]) -> list[asyncio.Task[None]]:
+    return [task for _, task in in_progress.values()]

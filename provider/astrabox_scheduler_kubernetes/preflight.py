@@ -1,0 +1,141 @@
+"""What `configure` finds out: everything that is missing for this provider to run, each with what to do."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, Unauthorized, Unreachable
+from astrabox_scheduler_crds.crd import field_paths, run_crd, schedule_crd
+from astrabox_scheduler_crds.labels import GROUP, ROLE_LABEL
+from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS
+from astrabox_scheduler_kubernetes.settings import PREFIX
+from astrabox_scheduler_kubernetes.store import Store
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+LIMIT_SECONDS: Final = 15.0
+ROLE_NAME: Final = "astrabox-scheduler-provider"
+_SILENT: Final = (
+    f"the cluster has not answered within {LIMIT_SECONDS:g} seconds: check address, DNS and network policies"
+)
+_INSTALL: Final = "install the Helm chart astrabox-scheduler of this release"
+
+
+def missing(store: Store) -> list[str]:
+    """Ask the cluster, from a thread with an event loop of its own, for at most about 15 seconds."""
+    found: list[str] = []
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            found.extend(asyncio.run(_missing(store)))
+        except BaseException as error:  # noqa: BLE001 - raised below, in the thread that waits
+            errors.append(error)
+
+    thread = threading.Thread(target=ask, name="astrabox preflight", daemon=True)
+    thread.start()
+    thread.join(LIMIT_SECONDS + 2)
+    if thread.is_alive():
+        return [_SILENT]
+    if errors:
+        raise errors[0]
+    return found
+
+
+async def _missing(store: Store) -> list[str]:
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS), store.use() as api:
+            return await _ask(api)
+    except ConnectError as error:
+        return [str(error)]
+    except TimeoutError:
+        return [_SILENT]
+
+
+async def _ask(api: SchedulerApi) -> list[str]:
+    where = api.transport.connection.base_url
+    checks = (_definitions, _rights, _operator)
+    answers = await asyncio.gather(*(_answer(check, api, where) for check in checks))
+    return list(dict.fromkeys(line for lines in answers for line in lines))
+
+
+async def _answer(
+    check: Callable[[SchedulerApi], Awaitable[list[str]]], api: SchedulerApi, where: str
+) -> list[str]:
+    try:
+        return await check(api)
+    except Unreachable as error:
+        hint = "check address, network policies and proxy"
+        return [f"the cluster at {where} cannot be reached ({error.reason}): {hint}"]
+    except Unauthorized:
+        return [
+            f"the cluster at {where} refuses the credentials: check the service account or the kubeconfig"
+        ]
+    except ApiError as error:
+        return [f"the cluster at {where} answers with an error ({error}): check the API server"]
+
+
+async def _definitions(api: SchedulerApi) -> list[str]:
+    try:
+        document = await api.discovery.published_schema()
+    except Forbidden as error:
+        _LOG.warning("the fields of the resources could not be checked: %s", error)
+        return []
+    return list(_lacking(document or {}))
+
+
+def _lacking(document: Mapping[str, Any]) -> Iterator[str]:
+    schemas = document.get("components", {}).get("schemas", {})
+    for wanted in (schedule_crd(), run_crd()):
+        kind = wanted["spec"]["names"]["kind"]
+        name = wanted["metadata"]["name"]
+        served = next((each for each in schemas.values() if _is_of(each, kind)), None)
+        if served is None:
+            yield f"the CustomResourceDefinition {name} is not installed: {_INSTALL}"
+            continue
+        schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        if lacking := sorted(set(field_paths(schema)) - set(field_paths(served))):
+            fields = ", ".join(lacking)
+            yield f"the CustomResourceDefinition {name} is older and lacks {fields}: upgrade the chart"
+
+
+def _is_of(schema: Mapping[str, Any], kind: str) -> bool:
+    kinds = schema.get("x-kubernetes-group-version-kind", ())
+    return any(each.get("group") == GROUP and each.get("kind") == kind for each in kinds)
+
+
+async def _rights(api: SchedulerApi) -> list[str]:
+    denied = await api.access.denied(PROVIDER_PERMISSIONS)
+    if not denied:
+        return []
+    lines = [f"the account may not {each} in namespace {api.namespace}" for each in denied]
+    hint = (
+        "to grant these rights, bind the account to the Role of the chart: "
+        f"kubectl -n {api.namespace} create rolebinding {ROLE_NAME} --role={ROLE_NAME} "
+        "--serviceaccount=<its namespace>:<its name>"
+    )
+    return [*lines, hint]
+
+
+async def _operator(api: SchedulerApi) -> list[str]:
+    try:
+        leases = await api.leases.list(f"{ROLE_LABEL}=operator")
+    except Forbidden:
+        return []  # told among the rights
+    if not leases:
+        hint = f"{_INSTALL} there, or set {PREFIX}NAMESPACE to the namespace that it works in"
+        return [f"no operator has ever run in namespace {api.namespace}: {hint}"]
+    now = api.clock.now()
+    if all(
+        lease.released
+        or lease.spec.renew_time is None
+        or now - lease.spec.renew_time > timedelta(seconds=lease.spec.lease_duration_seconds)
+        for lease in leases
+    ):
+        _LOG.warning(
+            "no operator is running in namespace %s at the moment: nothing fires until one is", api.namespace
+        )
+    return []

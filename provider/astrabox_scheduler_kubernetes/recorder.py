@@ -1,0 +1,128 @@
+"""Writes of a run's state: each on top of the version that was read, so that a lost run is noticed.
+
+Nothing here calls AstraBox: a write that fails is repeated alone, never the call before it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, NotFound
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.run import RunInvocation, RunStatus
+from astrabox_scheduler_crds.transitions import TransitionError, status_patch
+from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+
+
+class Dropped(Exception):  # noqa: N818 - an outcome, not a fault
+    """The run is not ours any more, or nothing is left to do for it; the text says why."""
+
+
+class RunStore(Protocol):
+    """The calls of `astrabox_scheduler_client.runs.Runs` that are needed here."""
+
+    async def get(self, name: str) -> RunInvocation:
+        """Read one run."""
+
+    async def patch_status(self, name: str, status: Any, resource_version: str | None) -> ObjectMeta:
+        """Merge into its status."""
+
+    async def patch_labels(
+        self, name: str, labels: Any, *, resource_version: str | None = None
+    ) -> ObjectMeta:
+        """Set its labels."""
+
+
+Change = Callable[[RunStatus], RunStatus]
+"""A transition; raises TransitionError from a state in which it is not possible."""
+
+
+class Recorder:
+    """Saves transitions of runs."""
+
+    def __init__(self, runs: RunStore, timing: Timing) -> None:
+        self._runs = runs
+        self._timing = timing
+
+    async def save(self, run: RunInvocation, change: Change) -> RunInvocation:
+        """Write `change` and return the run as it is then; tries until it is known what became of it.
+
+        Raises Dropped if the run was deleted, has ended or has another assignee by then. A version
+        that is old for another reason (somebody labelled the run) is read again and written on.
+        """
+        pauses = Pauses(self._timing)
+        wanted = _changed(run, change)
+        while True:
+            try:
+                return await self._write(run, wanted)
+            except (Conflict, NotFound) as error:
+                if isinstance(error, NotFound) and error.reason != "NotServed":
+                    raise Dropped("it was deleted") from error
+                again = await self._read_again(run, pauses)
+                if _holds(again.status, run.status, wanted):
+                    return again  # an earlier try was carried out, only its answer was lost
+                run = _still_ours(again, run)
+                wanted = _changed(run, change)
+            except ApiError as error:
+                if error.permanent and not isinstance(error, Forbidden):
+                    raise
+                await asyncio.sleep(pauses.next(error.retry_after))
+
+    async def unassign(self, name: str, assignee: str, version: str | None) -> None:
+        """Take our label off, so that others take the run; nothing if it is not ours by now.
+
+        Raises ApiError.
+        """
+        for _ in range(3):
+            try:
+                await self._runs.patch_labels(name, {ASSIGNEE_LABEL: None}, resource_version=version)
+            except NotFound:
+                return
+            except Conflict:
+                run = await self._runs.get(name)
+                if run.metadata.labels.get(ASSIGNEE_LABEL) != assignee or run.status.finished:
+                    return
+                version = run.metadata.resource_version
+            else:
+                return
+
+    async def _write(self, run: RunInvocation, wanted: RunStatus) -> RunInvocation:
+        patch = status_patch(run.status, wanted)
+        name, version = run.metadata.name, run.metadata.resource_version
+        return run.changed(metadata=await self._runs.patch_status(name, patch, version), status=wanted)
+
+    async def _read_again(self, run: RunInvocation, pauses: Pauses) -> RunInvocation:
+        while True:
+            try:
+                return await self._runs.get(run.metadata.name)
+            except NotFound as error:
+                if error.reason != "NotServed":
+                    raise Dropped("it was deleted") from error
+                await asyncio.sleep(pauses.next())
+            except ApiError as error:
+                await asyncio.sleep(pauses.next(error.retry_after))
+
+
+def _changed(run: RunInvocation, change: Change) -> RunStatus:
+    try:
+        return change(run.status)
+    except TransitionError as error:
+        raise Dropped(str(error)) from error
+
+
+def _holds(found: RunStatus, before: RunStatus, wanted: RunStatus) -> bool:
+    """Whether the status found has all that was to be written on top of `before`."""
+    stored = found.to_dict()
+    return all(stored.get(key) == value for key, value in status_patch(before, wanted).items())
+
+
+def _still_ours(again: RunInvocation, before: RunInvocation) -> RunInvocation:
+    """The run as read again, if only somebody's edit came between; raises Dropped otherwise."""
+    if again.status.finished:
+        raise Dropped(f"it is {again.status.phase} by now")
+    ours = before.metadata.labels.get(ASSIGNEE_LABEL)
+    now = again.metadata.labels.get(ASSIGNEE_LABEL)
+    if now != ours:
+        raise Dropped(f"it was taken over by {now or 'nobody so far'}")
+    return again

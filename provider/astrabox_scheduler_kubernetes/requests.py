@@ -1,0 +1,117 @@
+"""enqueue and list_runs: runs outside the time rule, and the history of all."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import AlreadyExists, ApiError, NotFound
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.names import TOKEN_CHARACTERS, deployment_key, requested_run_name
+from astrabox_scheduler_crds.run import Origin, RunInvocation, RunSpec
+from astrabox_scheduler_kubernetes.ledger import newest_first, row
+from astrabox_scheduler_kubernetes.rules import check_deployment_id, payload_text, storable
+from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduledRun
+from astrabox_scheduler_kubernetes.store import ROLE, Store
+from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+class Requests:
+    """Creates runs that were asked for, and lists those that are there."""
+
+    def __init__(self, store: Store, timing: Timing) -> None:
+        self._store = store
+        self._timing = timing
+
+    async def enqueue(
+        self,
+        deployment_id: str,
+        payload: Mapping[str, Any],
+        trigger: Literal["manual", "replay"],
+        source: str | None,
+        assignee: str | None,
+    ) -> ScheduledRun:
+        """Save a run and return it. `assignee` is our Lease while it is held, so that we dispatch it.
+
+        Raises errors of the seam and of the store.
+        """
+        check_deployment_id(deployment_id)
+        if trigger not in ("manual", "replay") or (trigger == "replay") != (source is not None):
+            raise InvalidSchedule("A replay names the run that it repeats, and a manual run names none.")
+        text = "" if source is not None else payload_text(payload)
+        async with self._store.use() as api:
+            if source is not None:
+                text = await self._payload_of(api, deployment_id, source)
+            now = api.clock.now()
+            key = deployment_key(deployment_id)
+            labels = {DEPLOYMENT_LABEL: key} | ({ASSIGNEE_LABEL: assignee} if assignee else {})
+            run = RunInvocation(
+                metadata=ObjectMeta(name=requested_run_name(key, now, _token()), labels=labels),
+                spec=RunSpec(
+                    deployment_id=deployment_id,
+                    trigger=trigger,
+                    payload=text,
+                    replayed_from=source,
+                    created_by=Origin(identity=assignee or f"{ROLE}-api", at=now),
+                ),
+            )
+            saved = run.changed(metadata=await self._create(api, run))
+        _LOG.info("run %s is saved (%s)", saved.metadata.name, trigger)
+        return row(saved)
+
+    async def list_runs(self, deployment_id: str, limit: int) -> list[ScheduledRun]:
+        """The newest runs of a Deployment. Raises errors of the store."""
+        if not storable(deployment_id):
+            return []  # nothing can have been stored
+        async with self._store.use() as api:
+            runs = await api.runs.list_for_deployment(deployment_key(deployment_id))
+        # The key is a digest for most ids; somebody may label a run by hand with another's.
+        return newest_first((run for run in runs if run.spec.deployment_id == deployment_id), limit)
+
+    async def _payload_of(self, api: SchedulerApi, deployment_id: str, source: str) -> str:
+        try:
+            run = await api.runs.get(source)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+            run = None
+        if run is None or run.spec.deployment_id != deployment_id:
+            raise InvalidSchedule("The run to repeat is no longer in the history of this Deployment.")
+        return run.spec.payload
+
+    async def _create(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
+        """Create it once: without an answer the same name is tried again, and found if it was saved."""
+        loop = asyncio.get_running_loop()
+        pauses = Pauses(self._timing)
+        deadline: float | None = None
+        while True:
+            try:
+                return await api.runs.create(run)
+            except AlreadyExists:
+                found = await self._look(api, run)
+                if found is not None:
+                    return found
+                raise
+            except ApiError as error:
+                if not error.ambiguous and deadline is None:
+                    raise
+                deadline = deadline or loop.time() + self._timing.settle
+                pause = pauses.next(error.retry_after)
+                if error.permanent or loop.time() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
+
+    async def _look(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta | None:
+        """Metadata of the run of this name if it is the one we created."""
+        found = await api.runs.get(run.metadata.name)
+        return found.metadata if found.spec == run.spec else None
+
+
+def _token() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(TOKEN_CHARACTERS))

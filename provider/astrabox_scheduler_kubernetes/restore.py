@@ -1,0 +1,100 @@
+"""After a write whose fate could not be found out, the old state is put back as soon as the store answers.
+
+AstraBox rolls its own write back when a call fails, so the stored schedule must be the old one again.
+"""
+
+import asyncio
+import logging
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import ApiError, ConnectError
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
+from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+from astrabox_scheduler_kubernetes.writing import Trail, mark_of, read
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+
+
+class Restorer:
+    """One task for each schedule whose state is in doubt."""
+
+    def __init__(self, store: Store, timing: Timing) -> None:
+        self._store = store
+        self._timing = timing
+        self._doubts: dict[str, tuple[Trail, asyncio.Task[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._doubts)
+
+    def begin(self, name: str, trail: Trail) -> None:
+        """Put back what `trail` found first, until `take` is called or it is done."""
+        _LOG.warning("schedule %s: a write was not answered, the old state will be put back", name)
+        task = asyncio.create_task(self._restore(name, trail), name=f"astrabox restore {name}")
+        self._doubts[name] = trail, task
+
+    async def take(self, name: str) -> Trail | None:
+        """Stop putting back, because another call begins; what was in doubt."""
+        trail, task = self._doubts.pop(name, (None, None))
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        return trail
+
+    async def stop(self) -> None:
+        """Give up; AstraBox's next reconcile settles what is left."""
+        for name in list(self._doubts):
+            _LOG.warning("schedule %s: its old state could not be put back yet", name)
+            await self.take(name)
+
+    async def _restore(self, name: str, trail: Trail) -> None:
+        loop = asyncio.get_running_loop()
+        pauses = Pauses(self._timing)
+        begun = loop.time()
+        while True:
+            try:
+                async with self._store.use() as api:
+                    if await self._step(api, name, trail, over=loop.time() - begun > self._timing.straggle):
+                        break
+                await asyncio.sleep(pauses.next())
+            except (ApiError, ConnectError) as error:
+                await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
+        del self._doubts[name]
+
+    async def _step(self, api: SchedulerApi, name: str, trail: Trail, *, over: bool) -> bool:
+        """Look once, and mend; True once nothing can be wrong any more. `over`: no write can still arrive."""
+        found, previous = await read(api, name), trail.previous
+        if found is None:
+            if previous is None or not trail.deleting:
+                return over or previous is not None  # a create may still arrive; a deletion was another's
+            await api.schedules.create(_again(previous, ObjectMeta(name=name), api))
+        elif mark_of(found) in trail.marks:
+            if previous is None:
+                await api.schedules.delete(name, found.metadata.uid)
+            else:
+                await api.schedules.replace(_again(previous, found.metadata, api))
+        elif previous is None or found.metadata.resource_version != previous.metadata.resource_version:
+            _LOG.info("schedule %s was written by somebody else since", name)
+            return True
+        elif trail.deleting:
+            return over
+        else:
+            # Written anew, so that a write which still is on its way meets another version and fails.
+            await api.schedules.replace(_again(previous, found.metadata, api))
+        _LOG.info("schedule %s: the old state is back", name)
+        return True
+
+
+def _again(previous: DeploymentSchedule, metadata: ObjectMeta, api: SchedulerApi) -> DeploymentSchedule:
+    """The old spec on top of what is stored, marked so that no older snapshot undoes it."""
+    marks = {APPLIED_AT_ANNOTATION: utc_text(api.clock.now())}
+    old = previous.metadata
+    return DeploymentSchedule(
+        metadata=metadata.changed(
+            labels={**metadata.labels, **old.labels},
+            annotations={**metadata.annotations, **old.annotations, **marks},
+        ),
+        spec=previous.spec,
+    )

@@ -1,0 +1,142 @@
+"""What is stored for an AstraBox Schedule: decided from what is wanted and what is there, without IO."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from astrabox_scheduler_crds.cron import CronError, CronSchedule
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, DEPLOYMENT_LABEL
+from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
+from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.payload import encode_payload
+from astrabox_scheduler_crds.schedule import (
+    MAX_DEPLOYMENT_ID_LENGTH,
+    MAX_PAYLOAD_LENGTH,
+    DeploymentSchedule,
+    ScheduleSpec,
+)
+from astrabox_scheduler_kubernetes.seam import InvalidSchedule, Schedule, ScheduleCapacityExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A Schedule of AstraBox in the shape in which it is stored; nothing is judged yet but its size."""
+
+    name: str
+    deployment_id: str
+    cron: str
+    time_zone: str
+    enabled: bool
+    payload: str
+
+
+def wanted(schedule: Schedule) -> Wanted:
+    """Encode a Schedule.
+
+    Raises PayloadError, InvalidSchedule (an id that is no text), ScheduleCapacityExceeded (too long).
+    """
+    check_deployment_id(schedule.deployment_id)
+    return Wanted(
+        name=deployment_key(schedule.deployment_id),
+        deployment_id=schedule.deployment_id,
+        cron=collapsed(schedule.cron),
+        time_zone=schedule.timezone,
+        enabled=schedule.enabled,
+        payload=payload_text(schedule.payload),
+    )
+
+
+def check_deployment_id(deployment_id: str) -> None:
+    """Refuse ids that cannot be stored: lone surrogates are no characters, and there is a longest one."""
+    if not storable(deployment_id):
+        raise InvalidSchedule("The Deployment id has characters that cannot be stored (lone surrogates).")
+    if len(deployment_id) > MAX_DEPLOYMENT_ID_LENGTH:
+        raise ScheduleCapacityExceeded(
+            f"The Deployment id is longer than {MAX_DEPLOYMENT_ID_LENGTH} characters."
+        )
+
+
+def storable(text: str) -> bool:
+    """Whether it can be written as UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def payload_text(payload: Mapping[str, object]) -> str:
+    """The payload as it is stored. Raises PayloadError, ScheduleCapacityExceeded."""
+    text = encode_payload(payload)
+    if len(text.encode()) > MAX_PAYLOAD_LENGTH:
+        raise ScheduleCapacityExceeded(
+            f"The payload is larger than {MAX_PAYLOAD_LENGTH} bytes: shorten the prompt."
+        )
+    return text
+
+
+def collapsed(cron: str) -> str:
+    """The expression with single blanks between its fields."""
+    return re.sub(r"[ \t]+", " ", cron).strip(" ")
+
+
+def desired(want: Wanted, stored: DeploymentSchedule | None, now: datetime) -> ScheduleSpec:
+    """The spec to store at `now` (aware UTC).
+
+    The expression and the zone are judged when they are new, so that a schedule whose zone has left
+    the tz database since can still be disabled and edited. Due times count from `now` on when it is
+    created, enabled, or gets another expression or zone. Raises InvalidSchedule.
+    """
+    spec = stored.spec if stored is not None else None
+    same_rule = spec is not None and (collapsed(spec.cron), spec.time_zone) == (want.cron, want.time_zone)
+    if not same_rule:
+        _check_time_rule(want)
+    goes_on = spec is not None and same_rule and (spec.enabled or not want.enabled)
+    return ScheduleSpec(
+        deployment_id=want.deployment_id,
+        cron=want.cron,
+        time_zone=want.time_zone,
+        enabled=want.enabled,
+        payload=want.payload,
+        active_since=spec.active_since if spec is not None and goes_on else now,
+    )
+
+
+def differs(spec: ScheduleSpec, stored: DeploymentSchedule) -> bool:
+    """Whether storing `spec` would change anything."""
+    return spec != stored.spec
+
+
+def written(
+    want: Wanted, spec: ScheduleSpec, stored: DeploymentSchedule | None, applied_at: datetime | None
+) -> DeploymentSchedule:
+    """The object to write on top of the stored one; labels and annotations of others stay.
+
+    `applied_at` marks it as applied just now; None leaves the mark as it is.
+    """
+    old = stored.metadata if stored is not None else ObjectMeta(name=want.name)
+    annotations = dict(old.annotations)
+    if applied_at is not None:
+        annotations[APPLIED_AT_ANNOTATION] = utc_text(applied_at)
+    metadata = old.changed(labels={**old.labels, DEPLOYMENT_LABEL: want.name}, annotations=annotations)
+    return DeploymentSchedule(metadata=metadata, spec=spec)
+
+
+def applied_recently(stored: DeploymentSchedule, now: datetime, seconds: float) -> bool:
+    """Whether it was applied less than `seconds` before `now`, so that an older snapshot must leave it alone.
+
+    The mark is in API server time; one that is no time, or lies far in the future, was written by hand.
+    """
+    try:
+        applied = datetime.fromisoformat(stored.metadata.annotations.get(APPLIED_AT_ANNOTATION, ""))
+    except ValueError:
+        return False
+    return applied.tzinfo is not None and abs(now - applied) < timedelta(seconds=seconds)
+
+
+def _check_time_rule(want: Wanted) -> None:
+    try:
+        CronSchedule.parse(want.cron, want.time_zone)
+    except CronError as error:
+        raise InvalidSchedule(f"The {error.field} is refused: {error}") from error

@@ -1,0 +1,90 @@
+"""apply and delete: one schedule at a time, in order for each Deployment."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_kubernetes.restore import Restorer
+from astrabox_scheduler_kubernetes.rules import Wanted, storable, wanted
+from astrabox_scheduler_kubernetes.seam import Schedule, ScheduleCapacityExceeded
+from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.timing import Timing
+from astrabox_scheduler_kubernetes.writing import Trail, Writing
+
+
+class Schedules:
+    """Writes single schedules; after an error the old state holds, or is put back."""
+
+    def __init__(self, store: Store, timing: Timing, most: int | None) -> None:
+        """`most`: enabled schedules that are accepted, None for no limit."""
+        self._store = store
+        self._timing = timing
+        self._most = most
+        self._restorer = Restorer(store, timing)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def apply(self, schedule: Schedule) -> None:
+        """Create or change one. Raises errors of the seam and of the store."""
+        want = wanted(schedule)
+        async with self._one_at_a_time(want.name) as writing:
+
+            async def admit(stored: DeploymentSchedule | None) -> None:
+                if want.enabled and not (stored is not None and stored.spec.enabled):
+                    await self.check_capacity(writing.api, want)
+
+            await writing.put(want, marked=True, admit=admit)
+
+    async def delete(self, deployment_id: str) -> None:
+        """Remove one; nothing if there is none. Raises errors of the store."""
+        if not storable(deployment_id):
+            return  # it cannot have been stored
+        name = deployment_key(deployment_id)
+        async with self._one_at_a_time(name) as writing:
+            await writing.remove(name, deployment_id)
+
+    async def check_capacity(self, api: SchedulerApi, want: Wanted) -> None:
+        """Raise ScheduleCapacityExceeded if one more enabled schedule is one too many.
+
+        Two processes that enable their schedules in the same moment may exceed the limit by one.
+        """
+        if self._most is None:
+            return
+        enabled = await api.schedules.enabled_versions()
+        if len(enabled.keys() - {want.name}) >= self._most:
+            raise ScheduleCapacityExceeded(
+                f"No more than {self._most} enabled schedules are accepted: disable another one first."
+            )
+
+    async def stop(self) -> None:
+        """End what goes on in the background."""
+        await self._restorer.stop()
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, name: str) -> AsyncIterator[Writing]:
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock, self._store.use() as api:
+            doubt = await self._restorer.take(name)
+            writing = Writing(api, self._timing)
+            try:
+                yield writing
+            except BaseException:
+                if left := _left_in_doubt(doubt, writing.trail):
+                    self._restorer.begin(name, left)
+                raise
+
+
+def _left_in_doubt(before: Trail | None, now: Trail) -> Trail | None:
+    """What must still be put back after a call that failed: the state before the first of them."""
+    if before is None:
+        return now if now.unsettled else None
+    return Trail(
+        previous=before.previous,
+        read=True,
+        marks=before.marks | now.marks,
+        unanswered=True,
+        deleting=before.deleting or now.deleting,
+    )

@@ -1,0 +1,139 @@
+"""The sweep: whatever the watch did not bring, and whatever has lost its process, is found again.
+
+It looks at what is, not at what happened, so it needs no event to be right. Of the orphans each
+process takes only those that the hash gives it, so that processes hardly ever meet at one run.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
+from astrabox_scheduler_client.fan_out import fan_out
+from astrabox_scheduler_client.presence import PresencePoller
+from astrabox_scheduler_client.runs import Runs
+from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.presence import Presence, PresenceObserver
+from astrabox_scheduler_crds.recovery import (
+    NO_PROVIDER_MESSAGE,
+    NO_PROVIDER_REASON,
+    Orphan,
+    settle_orphan,
+)
+from astrabox_scheduler_crds.run import Phase, RunInvocation
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_crds.transitions import TransitionError, status_patch, with_cancellation
+from astrabox_scheduler_kubernetes.intake import Term
+
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """Who dispatches at present, as far as the Leases tell."""
+
+    poller: PresencePoller
+    observer: PresenceObserver
+
+    def now(self, monotonic: float) -> Presence:
+        """As of `monotonic` seconds."""
+        return self.observer.presence("provider", monotonic)
+
+
+class Held(Protocol):
+    """What the dispatcher has in hand."""
+
+    def holds(self, name: str) -> bool:
+        """Whether the run waits or is in progress here."""
+
+    def take(self, run: RunInvocation, term: Term) -> None:
+        """Take in a run that is ours."""
+
+    def take_name(self, meta: ObjectMeta, term: Term) -> None:
+        """The same of one that is still to be read."""
+
+
+class Takeover:
+    """One sweep at a time; `current` tells the term we are in, None while the Lease is not held."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        providers: Providers,
+        clock: ServerClock,
+        held: Held,
+        current: Callable[[], Term | None],
+    ) -> None:
+        self._runs = runs
+        self._providers = providers
+        self._clock = clock
+        self._held = held
+        self._current = current
+
+    async def sweep(self) -> None:
+        """Look at every unfinished run. Raises ApiError."""
+        term = self._current()
+        if term is None:
+            return
+        found = await self._runs.list_unfinished_metadata()
+        # After the list: whoever a run is assigned to had its Lease before, so it is seen now.
+        await self._providers.poller.refresh()
+        providers = self._providers.now(self._clock.monotonic())
+        live = providers.live | {term.assignee}
+        orphans = []
+        for meta in found:
+            assignee = meta.labels.get(ASSIGNEE_LABEL)
+            if self._held.holds(meta.name):
+                continue
+            if assignee == term.assignee:
+                self._held.take_name(meta, term)
+            elif assignee not in live and owner(meta.name, live) == term.assignee:
+                orphans.append(meta)
+        await self._settle_all(orphans, providers, term)
+
+    async def _settle_all(self, orphans: Iterable[ObjectMeta], providers: Presence, term: Term) -> None:
+        async def settle(meta: ObjectMeta) -> None:
+            if self._current() != term:
+                return
+            try:
+                await self._settle(meta.name, providers, term)
+            except (Conflict, NotFound):
+                _LOG.debug("run %s was changed by another process", meta.name)
+            except ApiError as error:
+                _LOG.warning("run %s cannot be taken over: %s", meta.name, error)
+
+        await fan_out(settle, orphans)
+
+    async def _settle(self, name: str, providers: Presence, term: Term) -> None:
+        run = await self._runs.get(name)
+        assignee = run.metadata.labels.get(ASSIGNEE_LABEL)
+        unknown = not isinstance(run.status.phase, Phase)
+        if run.status.finished or unknown or assignee in (providers.live | {term.assignee}):
+            return
+        if settle_orphan(run, providers) is Orphan.CANCEL:
+            await self._cancel(run)
+        else:
+            await self._adopt(run, term)
+
+    async def _adopt(self, run: RunInvocation, term: Term) -> None:
+        labels = {ASSIGNEE_LABEL: term.assignee}
+        if DEPLOYMENT_LABEL not in run.metadata.labels:
+            labels[DEPLOYMENT_LABEL] = deployment_key(run.spec.deployment_id)
+        version = run.metadata.resource_version
+        metadata = await self._runs.patch_labels(run.metadata.name, labels, resource_version=version)
+        before = run.metadata.labels.get(ASSIGNEE_LABEL) or "nobody"
+        _LOG.info("run %s is taken over from %s", run.metadata.name, before)
+        self._held.take(run.changed(metadata=metadata), term)
+
+    async def _cancel(self, run: RunInvocation) -> None:
+        try:
+            status = with_cancellation(run.status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, self._clock.now())
+        except TransitionError:
+            return
+        patch = status_patch(run.status, status)
+        await self._runs.patch_status(run.metadata.name, patch, run.metadata.resource_version)
+        _LOG.info("run %s is cancelled: no process was there at its due time", run.metadata.name)

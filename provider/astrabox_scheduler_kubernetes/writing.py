@@ -1,0 +1,176 @@
+"""Writes of schedules, each followed until it is known what became of it.
+
+A write without an answer may have been carried out. It is looked after for a bounded time: the
+store is read again, and the write repeated where it was not carried out. Every write rests on the
+version that was read, so that of two repeats only one can succeed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_kubernetes.rules import Wanted, desired, differs, written
+from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+
+_MAX_CONFLICTS: Final = 8
+
+
+@dataclass(slots=True)
+class Trail:
+    """What a call found first, and which of its writes may have been carried out without an answer."""
+
+    previous: DeploymentSchedule | None = None
+    read: bool = False
+    marks: set[str] = field(default_factory=set)
+    unanswered: bool = False
+    deleting: bool = False
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the stored state may be another than the caller is told."""
+        return self.unanswered or self.deleting
+
+    def saw(self, stored: DeploymentSchedule | None) -> None:
+        """Remember the state before the first write."""
+        if not self.read:
+            self.previous, self.read = stored, True
+
+
+async def read(api: SchedulerApi, name: str) -> DeploymentSchedule | None:
+    """The stored schedule, None where there is none. Raises ApiError."""
+    try:
+        return await api.schedules.get(name)
+    except NotFound as error:
+        if error.reason == "NotServed":
+            raise
+        return None
+
+
+def mark_of(schedule: DeploymentSchedule) -> str:
+    """The mark of the apply that wrote it, empty without."""
+    return schedule.metadata.annotations.get(APPLIED_AT_ANNOTATION, "")
+
+
+class Writing:
+    """One write of one schedule, repeated until it is settled or `timing.settle` seconds are over."""
+
+    def __init__(self, api: SchedulerApi, timing: Timing, trail: Trail | None = None) -> None:
+        self.api = api
+        self._timing = timing
+        self._pauses = Pauses(timing)
+        self._deadline: float | None = None
+        self._conflicts = 0
+        self.trail = trail or Trail()
+
+    async def put(
+        self,
+        want: Wanted,
+        *,
+        marked: bool,
+        admit: Callable[[DeploymentSchedule | None], Awaitable[None]] | None = None,
+        leave: Callable[[DeploymentSchedule], bool] | None = None,
+    ) -> bool:
+        """Store a schedule; False if it was left as it is because `leave` said so or nothing differs.
+
+        `marked`: written even if nothing differs, and marked as applied now. `admit` may refuse by
+        raising. Raises ApiError, and what `desired` raises.
+        """
+        while True:
+            try:
+                stored = await read(self.api, want.name)
+                self.trail.saw(stored)
+                if stored is not None and self._is_ours(stored):
+                    return True
+                if stored is not None and leave is not None and leave(stored):
+                    return False
+                if await self._out_of_the_way(want, stored):
+                    continue
+                now = self.api.clock.now()
+                spec = desired(want, stored, now)
+                if stored is not None and not marked and not differs(spec, stored):
+                    return False
+                if admit is not None:
+                    await admit(stored)
+                schedule = written(want, spec, stored, now if marked else None)
+                await self._write(schedule, create=stored is None, marked=marked)
+            except ApiError as error:
+                await self._after(error)
+            else:
+                return True
+
+    async def remove(
+        self,
+        name: str,
+        deployment_id: str | None,
+        *,
+        leave: Callable[[DeploymentSchedule], bool] | None = None,
+    ) -> None:
+        """Delete the schedule of this Deployment (None: whosever it is), or do nothing. Raises ApiError."""
+        while True:
+            try:
+                stored = await read(self.api, name)
+                self.trail.saw(stored)
+                if stored is None or deployment_id not in (None, stored.spec.deployment_id):
+                    return
+                if leave is not None and leave(stored):
+                    return
+                await self._delete(name, stored.metadata.uid)
+            except ApiError as error:
+                await self._after(error)
+            else:
+                return
+
+    def _is_ours(self, stored: DeploymentSchedule) -> bool:
+        return mark_of(stored) in self.trail.marks
+
+    async def _out_of_the_way(self, want: Wanted, stored: DeploymentSchedule | None) -> bool:
+        """Whether something that cannot become the wanted schedule had to go first."""
+        if stored is None:
+            return False
+        if stored.metadata.deletion_timestamp is not None:
+            raise Conflict("it is being deleted")
+        if stored.spec.deployment_id == want.deployment_id:
+            return False
+        await self.api.schedules.delete(want.name, stored.metadata.uid)
+        return True
+
+    async def _write(self, schedule: DeploymentSchedule, *, create: bool, marked: bool) -> None:
+        try:
+            await (self.api.schedules.create if create else self.api.schedules.replace)(schedule)
+        except ApiError as error:
+            if error.ambiguous:
+                self.trail.unanswered = True
+                if marked:
+                    self.trail.marks.add(mark_of(schedule))
+            raise
+
+    async def _delete(self, name: str, uid: str | None) -> None:
+        try:
+            await self.api.schedules.delete(name, uid)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+        except ApiError as error:
+            self.trail.deleting = self.trail.deleting or error.ambiguous
+            raise
+
+    async def _after(self, error: ApiError) -> None:
+        """Wait before the next try; raises `error` where there is none."""
+        if isinstance(error, (Conflict, AlreadyExists)) and self._conflicts < _MAX_CONFLICTS:
+            self._conflicts += 1
+        elif isinstance(error, NotFound) and error.reason != "NotServed" and self._conflicts < _MAX_CONFLICTS:
+            self._conflicts += 1  # deleted since it was read
+        elif not self.trail.unsettled or error.permanent:
+            raise error
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + self._timing.settle
+        pause = self._pauses.next(error.retry_after)
+        if loop.time() + pause > self._deadline:
+            raise error
+        await asyncio.sleep(pause)

@@ -1,0 +1,188 @@
+"""The operator as a process, with the rights of its Role and nothing more."""
+
+import asyncio
+import json
+import signal
+from datetime import timedelta
+
+import pytest
+
+from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import NotFound
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS
+from tests.apiserver.operator.scenery import (
+    MARKER,
+    bind_role,
+    change,
+    eventually,
+    process,
+    put_provider,
+    put_schedule,
+)
+from tools.controlplane import Cluster
+
+
+async def test_a_process_with_a_role_fires_reports_and_ends(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    """IN-05, IN-06, AL-08, AL-09, OB-02, OB-05, TZ-08, CC-09: the life of one operator in a namespace."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    await put_provider(api)
+    await put_schedule(api, "good", cron="*/2 * * * *", active_since=api.clock.now() - timedelta(minutes=30))
+    await put_schedule(api, "mars", time_zone="Mars/Olympus")
+    await put_schedule(api, "never", cron="0 0 31 2 *")
+    async with process(kubeconfig, namespace) as operator:
+
+        async def fired() -> bool:
+            return len(await api.runs.list_for_deployment("good")) >= 5
+
+        await eventually(fired)
+
+        async def reported() -> bool:
+            status = (await api.schedules.get("good")).status
+            return status.last_due_time is not None and status.skipped is not None
+
+        await eventually(reported)
+        runs = await api.runs.list_for_deployment("good")
+        for run in runs:
+            assert run.metadata.labels == {
+                labels.DEPLOYMENT_LABEL: "good",
+                labels.ASSIGNEE_LABEL: "astrabox-1",
+            }
+            assert run.status.phase == "Queued"
+            assert run.spec.created_by is not None
+            assert run.spec.created_by.schedule_generation == 1
+
+        async def refused() -> bool:
+            reasons = {
+                name: [
+                    c.reason for c in (await api.schedules.get(name)).status.conditions if c.type == "Ready"
+                ]
+                for name in ("mars", "never")
+            }
+            return reasons == {"mars": ["InvalidZone"], "never": ["InvalidCron"]}
+
+        await eventually(refused)
+        await change(api, "good", cron="17 3 29 2 *")
+
+        async def shown() -> bool:
+            columns = "jsonpath={.status.nextDueTime}"
+            text = control_plane.kubectl("get", "dsched", "good", "-n", namespace, "-o", columns)
+            return text == "2028-02-29T03:17:00Z"
+
+        await eventually(shown)
+        await change(api, "good", enabled=False)
+
+        async def suspended() -> bool:
+            status = (await api.schedules.get("good")).status
+            return status.next_due_time is None and status.observed_generation == 3
+
+        await eventually(suspended)
+        for item in json.loads(control_plane.kubectl("get", "dsched,runinv", "-n", namespace, "-o", "json"))[
+            "items"
+        ]:
+            assert "finalizers" not in item["metadata"]
+            assert "annotations" not in item["metadata"]
+            assert "ownerReferences" not in item["metadata"]
+
+        async def told() -> bool:
+            listed = control_plane.kubectl("get", "events.events.k8s.io", "-n", namespace, "-o", "json")
+            about = sorted((e["regarding"]["name"], e["reason"]) for e in json.loads(listed)["items"])
+            assert MARKER not in listed
+            return about == [("good", "DueTimesSkipped"), ("mars", "InvalidZone"), ("never", "InvalidCron")]
+
+        await eventually(told)
+        assert await operator.health("/healthz") == (200, "ok\n")
+        assert await operator.health("/readyz") == (200, "ok\n")
+        status, metrics = await operator.health("/metrics")
+        assert status == 200
+        assert 'schedules{state="refused"} 2.0' in metrics
+        assert "good" not in metrics
+        assert "watch_stale_total 0.0" in metrics, "every change came through the watch"
+        await api.schedules.delete("good")
+
+        async def gone() -> bool:
+            try:
+                await api.schedules.get("good")
+            except NotFound:
+                return True
+            return False
+
+        await eventually(gone)
+        assert await operator.stop() == 0
+    assert operator.told("HTTP 403") == []
+    assert operator.told("forbidden") == []
+    assert MARKER not in "\n".join(operator.lines)
+    assert operator.told('"message": "ended"')
+    assert len(await api.runs.list_for_deployment("good")) == len(runs), (
+        "RT-06: history outlives the schedule"
+    )
+    (lease,) = (each for each in await api.leases.list() if each.role == "operator")
+    assert lease.released
+
+
+async def test_a_process_waits_for_its_rights_and_then_starts(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    """IN-06, IN-01: what is missing is said once, in one line; readiness fails until it is there."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    few = tuple(each for each in OPERATOR_PERMISSIONS if each.verb != "delete")
+    bind_role(control_plane, namespace, few)
+    await put_provider(api)
+    await put_schedule(api, "a")
+    async with process(kubeconfig, namespace) as operator:
+
+        async def waiting() -> bool:
+            return "delete runinvocations" in (await operator.health("/readyz"))[1]
+
+        await eventually(waiting)
+        assert (await operator.health("/healthz"))[0] == 200
+        bind_role(control_plane, namespace)
+
+        async def fired() -> bool:
+            return bool(await api.runs.list_for_deployment("a"))
+
+        await eventually(fired)
+        assert len(operator.told("waiting: permissions")) == 1
+        assert await operator.stop(signal.SIGINT) == 0
+
+
+async def test_a_process_that_cannot_go_on_ends_with_a_code(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    """WA-03: never alive and blind: without rights for the watch it ends, or says what it waits for."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    async with process(kubeconfig, namespace, HEALTH_HOST="no.such.host.invalid") as operator:
+        async with asyncio.timeout(30):
+            assert await operator.child.wait() == 1
+    assert operator.told("the operator ends")
+
+
+@pytest.mark.parametrize("count", [500])
+async def test_a_restart_with_many_schedules_is_one_loop_and_one_queue(
+    control_plane: Cluster, api: SchedulerApi, namespace: str, count: int
+) -> None:
+    """WA-14, FI-11: 500 schedules due at the start: all fired, in one burst, health good."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    await put_provider(api)
+    since = api.clock.now().replace(second=0, microsecond=0) - timedelta(seconds=30)
+    due = since + timedelta(seconds=30)
+    gate = asyncio.Semaphore(16)
+
+    async def put(number: int) -> None:
+        async with gate:
+            await put_schedule(api, f"s{number}", cron=f"{due.minute} * * * *", active_since=since)
+
+    await asyncio.gather(*(put(number) for number in range(count)))
+    async with process(kubeconfig, namespace, LOG_LEVEL="INFO") as operator:
+
+        async def fired() -> bool:
+            return len(await api.runs.list_unfinished_metadata()) == count
+
+        await eventually(fired, within=60)
+        assert (await operator.health("/healthz"))[0] == 200
+        assert await operator.stop() == 0

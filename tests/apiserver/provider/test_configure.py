@@ -1,0 +1,129 @@
+"""configure on a real API server: everything that is missing, at once, with what to do."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from astrabox.seams.scheduler import SchedulerConfigurationError
+from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, Permission, role_rules
+from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
+from astrabox_scheduler_kubernetes.settings import PREFIX
+from tests.apiserver.provider.scenery import QUICK, Instant, Place, rule
+from tools.controlplane import Cluster
+
+
+def grant(cluster: Cluster, namespace: str, permissions: tuple[Permission, ...]) -> None:
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "provider", "namespace": namespace},
+        "rules": role_rules(permissions),
+    }
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "provider", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "provider"},
+        "subjects": [{"kind": "ServiceAccount", "name": "astrabox", "namespace": namespace}],
+    }
+    cluster.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]})
+    )
+
+
+def problems(variables: dict[str, str]) -> list[str]:
+    provider = KubernetesSchedulerProvider(environ=variables, timing=QUICK)
+    with pytest.raises(SchedulerConfigurationError) as caught:
+        provider.configure(repository_backend=None)
+    first, *lines = str(caught.value).splitlines()
+    assert first == "the scheduler provider `kubernetes` cannot run here:"
+    return [line.removeprefix("  - ") for line in lines]
+
+
+def account(cluster: Cluster, namespace: str) -> dict[str, str]:
+    path = cluster.service_account_kubeconfig(namespace, "astrabox")
+    return {f"{PREFIX}KUBECONFIG": str(path), f"{PREFIX}NAMESPACE": namespace}
+
+
+async def test_everything_that_is_missing_is_said_at_once(
+    control_plane: Cluster, crds_installed: None, namespace: str
+) -> None:
+    """No rights at all, a wrong number: one error with a line for each, and for each what to do."""
+    variables = account(control_plane, namespace) | {f"{PREFIX}CONCURRENCY": "many"}
+    lines = problems(variables)
+    assert any(line.startswith(f"{PREFIX}CONCURRENCY='many'") for line in lines)
+    for permission in PROVIDER_PERMISSIONS:
+        assert f"the account may not {permission} in namespace {namespace}" in lines
+    assert any("kubectl" in line and "rolebinding" in line for line in lines)
+
+
+async def test_namespace_without_an_operator(
+    control_plane: Cluster, crds_installed: None, namespace: str
+) -> None:
+    """Called inside a running event loop."""
+    variables = {f"{PREFIX}KUBECONFIG": str(control_plane.kubeconfig), f"{PREFIX}NAMESPACE": namespace}
+    (line,) = problems(variables)
+    assert line.startswith(f"no operator has ever run in namespace {namespace}: install")
+    assert f"{PREFIX}NAMESPACE" in line
+
+
+async def test_each_right_that_is_missing_is_named(
+    control_plane: Cluster, place: Place, namespace: str
+) -> None:
+    """And with all of them the provider runs: nothing more is used than the table says."""
+    variables = account(control_plane, namespace)
+    for missing in PROVIDER_PERMISSIONS:
+        grant(control_plane, namespace, tuple(each for each in PROVIDER_PERMISSIONS if each != missing))
+        lines = problems(variables)
+        assert [line for line in lines if "may not" in line] == [
+            f"the account may not {missing} in namespace {namespace}"
+        ]
+    grant(control_plane, namespace, PROVIDER_PERMISSIONS)
+    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=QUICK)
+    provider.configure(repository_backend=object())
+    await provider.start(Instant())
+    await provider.reconcile([rule()])
+    await provider.apply(rule(payload={"new": 1}))
+    run = await provider.enqueue("d", {}, trigger="manual")
+    await place.until_phase(run.run_id, "Succeeded")
+    orphan = await place.create_run()
+    await place.until_phase(orphan, "Succeeded")
+    await provider.delete("d")
+    await provider.stop()
+
+
+async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    lease = await place.api.leases.get("operator-0")
+    await place.api.leases.replace(lease.changed(spec=lease.spec.changed(holder_identity=None)))
+    with caplog.at_level(logging.WARNING):
+        place.provider()
+    assert "no operator is running" in caplog.text
+
+
+async def test_without_the_definitions(tmp_path: Path) -> None:
+    """What is served is compared field by field."""
+    from astrabox_scheduler_crds.crd import run_crd, schedule_crd
+    from astrabox_scheduler_kubernetes.preflight import _lacking
+
+    assert len(list(_lacking({}))) == 2
+    schemas = {}
+    for crd in (schedule_crd(), run_crd()):
+        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        kind = {"group": crd["spec"]["group"], "kind": crd["spec"]["names"]["kind"]}
+        schemas[kind["kind"]] = schema | {"x-kubernetes-group-version-kind": [kind]}
+    document = {"components": {"schemas": schemas}}
+    assert list(_lacking(document)) == []
+    del schemas["RunInvocation"]["properties"]["status"]["properties"]["releases"]
+    (line,) = _lacking(document)
+    assert "runinvocations.scheduler.astrabox.io is older and lacks status.releases" in line
+
+
+def test_configure_without_an_event_loop(
+    control_plane: Cluster, crds_installed: None, namespace: str
+) -> None:
+    (line,) = problems(
+        {f"{PREFIX}KUBECONFIG": str(control_plane.kubeconfig), f"{PREFIX}NAMESPACE": namespace}
+    )
+    assert "no operator" in line

@@ -1,0 +1,161 @@
+"""stop: bounded whatever hangs, and nothing is lost or counted against a run."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+from astrabox.seams.scheduler import AdmittedTurn, RunInvocation
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
+from astrabox_scheduler_crds.run import Phase
+from astrabox_scheduler_crds.run import RunInvocation as StoredRun
+from astrabox_scheduler_kubernetes.recorder import Change
+from tests.apiserver.provider.scenery import QUICK, Held, Instant, Place, lease_of, rule, true, until
+
+
+async def test_ten_stops_use_up_no_attempt(place: Place) -> None:
+    """A run that is in its call at ten rolling updates has all its retries left."""
+    name = await place.create_run()
+    for life in range(10):
+        handler = Held("start_session")
+        async with place.running(handler, STOP_TIMEOUT_SECONDS="0", MAX_ATTEMPTS="2"):
+            await until(lambda h=handler: true(h.started))  # type: ignore[misc]
+        run = await place.api.runs.get(name)
+        assert (run.status.attempts, run.status.releases) == (life + 1, life + 1)
+        assert ASSIGNEE_LABEL not in run.metadata.labels
+    async with place.running(Instant(), MAX_ATTEMPTS="2"):
+        await place.until_phase(name, "Succeeded")
+
+
+async def test_what_is_in_progress_may_end(place: Place) -> None:
+    """The call of a stopping provider ends and is saved; the next call is made by another."""
+    handler, heir = Held("start_session"), Instant()
+    provider = place.provider(STOP_TIMEOUT_SECONDS="5")
+    await provider.start(handler)
+    run = await provider.enqueue("d", {}, trigger="manual")
+    await until(lambda: true(handler.started))
+    stopping = asyncio.create_task(provider.stop())
+    await asyncio.sleep(0)
+    handler.go.set()
+    await stopping
+    assert handler.admitted == [], "a call was begun after stop"
+    stored = await place.api.runs.get(run.run_id)
+    assert stored.status.session_id == f"session-of-{run.run_id}"
+    async with place.running(heir):
+        await place.until_phase(run.run_id, "Succeeded")
+    assert heir.started == []
+
+
+async def test_waiting_runs_are_handed_over(place: Place) -> None:
+    """Runs that had no turn lose their label, so that they need no Lease to run out."""
+    handler = Held("start_session")
+    async with place.running(handler, CONCURRENCY="1", STOP_TIMEOUT_SECONDS="0") as provider:
+        for _ in range(20):
+            await provider.enqueue("d", {}, trigger="manual")
+        await until(lambda: true(handler.started))
+        await until(lambda: true(len(provider._engine()._life.dispatcher._waiting) == 19))  # type: ignore[union-attr]
+    runs = await place.api.runs.list_for_deployment("d")
+    assert [run for run in runs if ASSIGNEE_LABEL in run.metadata.labels] == []
+    assert sum(run.status.attempts for run in runs) == 1
+    assert len(handler.started) == 1
+
+
+async def test_run_handed_over_before_its_first_call_is_looked_at_again(place: Place) -> None:
+    """G5: claimed in the moment of the stop, never called: a disable before its start still counts."""
+    handler, heir = Held("start_session"), Instant()
+    async with place.running(handler) as provider:
+        await provider.apply(rule())
+        engine = provider._engine()
+        life = engine._life
+        assert life is not None
+        save = life.dispatcher._desk.recorder.save
+
+        async def save_and_stop(run: StoredRun, change: Change) -> StoredRun:
+            saved = await save(run, change)
+            life.stopping = True
+            return saved
+
+        life.dispatcher._desk.recorder.save = save_and_stop  # type: ignore[method-assign]
+        now = place.clock.now()
+        due = now.replace(second=0, microsecond=0)
+        name = await place.create_run(due=due, confirmed=now, assignee=lease_of(provider))
+        await until(lambda: _attempted(place, name))
+    assert handler.started == []
+    released = await place.api.runs.get(name)
+    assert (released.status.phase, released.status.started) == (Phase.RETRYING, False)
+    async with place.running(heir) as provider:
+        await provider.apply(rule(enabled=False))
+        place.clock.advance(4)
+        await place.until_phase(name, "Cancelled")
+    assert heir.started == []
+
+
+async def _attempted(place: Place, name: str) -> bool:
+    return (await place.api.runs.get(name)).status.attempts > 0
+
+
+async def test_handler_that_ignores_its_cancellation_holds_up_nothing(place: Place) -> None:
+    """stop returns in its bound though a call does not end even when it is cancelled."""
+    let_go = asyncio.Event()
+
+    class Stubborn(Instant):
+        async def start_session(self, invocation: RunInvocation) -> str:
+            session = await super().start_session(invocation)
+            while not let_go.is_set():
+                try:
+                    await let_go.wait()
+                except asyncio.CancelledError:
+                    continue
+            return session
+
+    handler = Stubborn()
+    provider = place.provider(STOP_TIMEOUT_SECONDS="0.3")
+    await provider.start(handler)
+    run = await provider.enqueue("d", {}, trigger="manual")
+    await until(lambda: true(handler.started))
+    begun = time.monotonic()
+    await provider.stop()
+    assert time.monotonic() - begun < 0.3 + QUICK.stop_margin
+    assert ASSIGNEE_LABEL not in (await place.api.runs.get(run.run_id)).metadata.labels
+    tasks = [task for task in asyncio.all_tasks() if task.get_name() == f"astrabox run {run.run_id}"]
+    let_go.set()
+    await asyncio.wait(tasks, timeout=5)
+    assert handler.admitted == [], "a call was made after stop had returned"
+
+
+async def test_stop_is_bounded_while_the_store_is_away(place: Place) -> None:
+    """Refused or swallowed: what cannot be written is left to the Lease's end."""
+    for shut in (True, False):
+        handler = Held("start_session")
+        provider = place.provider(STOP_TIMEOUT_SECONDS="0.3")
+        await provider.start(handler)
+        await provider.enqueue("d", {}, trigger="manual")
+        await until(lambda h=handler: true(h.started))  # type: ignore[misc]
+        begun = time.monotonic()
+        if shut:
+            async with place.door.closed():
+                await provider.stop()
+        else:
+            with place.door.silent():
+                await provider.stop()
+        assert time.monotonic() - begun < 0.3 + QUICK.stop_margin + 1
+        await asyncio.sleep(0)
+
+
+async def test_a_run_that_waits_for_its_retry_is_handed_over(place: Place) -> None:
+    """Its time of the next attempt is kept over the handover."""
+
+    class Busy(Instant):
+        async def admit_turn(self, invocation: RunInvocation, session_id: str) -> AdmittedTurn:
+            await super().admit_turn(invocation, session_id)
+            raise OSError("busy")
+
+    handler, heir = Busy(), Instant()
+    fields = {"RETRY_FIRST_DELAY_SECONDS": "1.5", "RETRY_MAX_DELAY_SECONDS": "1.5"}
+    async with place.running(handler, replace(QUICK), **fields) as provider:
+        run = await provider.enqueue("d", {}, trigger="manual")
+        before = await place.until_phase(run.run_id, "Retrying")
+    assert before.status.next_attempt_time is not None
+    async with place.running(heir, **fields):
+        await place.until_phase(run.run_id, "Succeeded")
+    assert place.clock.now() >= before.status.next_attempt_time
+    assert (heir.started, len(heir.admitted)) == ([], 1)

@@ -1,0 +1,216 @@
+"""What is cancelled, what is deleted, and what must stay."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW
+from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec
+from astrabox_scheduler_operator.orphans import Orphans
+from astrabox_scheduler_operator.retention import Retention
+from tests.unit.operator.world import START, Operator, World, at, finished
+
+HOUR = timedelta(hours=1)
+
+
+def run(name: str, due: str | None, **marks: str) -> RunInvocation:
+    trigger = "schedule" if due else "manual"
+    spec = RunSpec(deployment_id="a", trigger=trigger, due_time=at(due) if due else None, payload="{}")
+    return RunInvocation(
+        metadata=ObjectMeta(name=name, labels={labels.DEPLOYMENT_LABEL: "a", **marks}), spec=spec
+    )
+
+
+def orphans_of(operator: Operator) -> Orphans:
+    return Orphans(operator.world.runs, operator.attendance, operator.metrics)
+
+
+async def test_a_run_of_the_tail_is_cancelled_and_nothing_else(world: World) -> None:
+    """Killed at 12:00:50, due 12:00 and 12:01: the second would start hours late when AstraBox comes back."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1200z", "12:00", **{labels.ASSIGNEE_LABEL: "astrabox-1"}))
+    world.runs.put(run("a-20260601t1201z", "12:01", **{labels.ASSIGNEE_LABEL: "astrabox-1"}))
+    started = run("a-20260601t1202z", "12:02")
+    world.runs.put(started.changed(status=started.status.changed(phase=Phase.RUNNING, attempts=1)))
+    world.runs.put(run("a-20260601t120300000z-aaaaaaaa", None))
+    assert await orphans_of(operator).settle(at("12:05")) == 1
+    phases = {name: each.status.phase for name, each in world.runs.stored.items()}
+    assert phases == {
+        "a-20260601t1200z": Phase.QUEUED,
+        "a-20260601t1201z": Phase.CANCELLED,
+        "a-20260601t1202z": Phase.RUNNING,
+        "a-20260601t120300000z-aaaaaaaa": Phase.QUEUED,
+    }
+    failed = {c.type: (c.status, c.reason) for c in world.runs.stored["a-20260601t1201z"].status.conditions}
+    assert failed["Failed"][1] == "NoAstraBoxProcess"
+
+
+async def test_while_a_provider_is_live_nothing_is_asked_for(world: World) -> None:
+    operator = world.operator()
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    world.runs.list_unfinished_metadata = None  # type: ignore[method-assign,assignment]
+    assert await orphans_of(operator).settle(at("12:05")) == 0
+    assert operator.attendance.refreshes == 0
+
+
+async def test_a_provider_that_a_fresh_list_shows_stops_it(world: World) -> None:
+    """WA-12: a decision that cancels rests on a consistent read."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    world.on_refresh = lambda: world.provider("astrabox-2", at("12:02"))
+    assert await orphans_of(operator).settle(at("12:05")) == 0
+    assert world.runs.stored["a-20260601t1201z"].status.phase == Phase.QUEUED
+
+
+async def test_a_conflict_is_left_to_the_next_time(world: World) -> None:
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    world.runs.conflict_once.add("a-20260601t1201z")
+    orphans = orphans_of(operator)
+    assert await orphans.settle(at("12:05")) == 0
+    assert await orphans.settle(at("12:06")) == 1
+
+
+class Leases:
+    def __init__(self, *leases: Lease) -> None:
+        self.stored = {each.metadata.name: each for each in leases}
+
+    async def list(self) -> list[Lease]:
+        return list(self.stored.values())
+
+    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        assert (uid, resource_version) == (f"uid-{name}", "7"), "deletes carry preconditions"
+        del self.stored[name]
+
+
+def lease(name: str, role: str, renewed: datetime) -> Lease:
+    metadata = ObjectMeta(
+        name=name, uid=f"uid-{name}", resource_version="7", labels={labels.ROLE_LABEL: role}
+    )
+    return Lease(metadata=metadata, spec=LeaseSpec(acquire_time=renewed - HOUR, renew_time=renewed))
+
+
+def retention_of(operator: Operator, keep: int, *leases: Lease) -> tuple[Retention, Leases]:
+    store = Leases(*leases)
+    retention = Retention(
+        operator.world.runs,
+        store,
+        operator.attendance,
+        operator.metrics,
+        operator.firing.idle,
+        keep,
+        CATCH_UP_WINDOW,
+    )
+    return retention, store
+
+
+def history(world: World, phases: list[Phase | str], newest: datetime = START) -> None:
+    for number, phase in enumerate(phases):
+        created = newest - HOUR * number
+        each = run(f"r{number}", None)
+        metadata = each.metadata.changed(creation_timestamp=created)
+        world.runs.put(finished(each.changed(metadata=metadata), phase))  # type: ignore[arg-type]
+
+
+async def test_ten_runs_become_three_whatever_their_state_and_in_spite_of_conflicts(world: World) -> None:
+    """RT-01: limit 3; every terminal state belongs to a bucket, an unfinished or unknown one to none."""
+    operator = world.operator()
+    done = [Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED] * 3
+    history(world, [*done, "Paused", Phase.RUNNING], newest=START - HOUR)
+    world.runs.conflict_once = set(world.runs.stored)
+    retention, _ = retention_of(operator, 3)
+    assert await retention.prune(START) == 0
+    assert await retention.prune(START) == 6
+    assert set(world.runs.stored) == {"r0", "r1", "r2", "r9", "r10"}
+    assert operator.sample("runs_deleted_total") == 6
+
+
+async def test_a_young_run_stays_whatever_the_limit(world: World) -> None:
+    """OO-02: younger than twice the window: its name still guards its due time."""
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 2, newest=START)
+    world.runs.stored["r1"] = world.runs.stored["r1"].changed(
+        metadata=world.runs.stored["r1"].metadata.changed(creation_timestamp=START - 2 * CATCH_UP_WINDOW)
+    )
+    retention, _ = retention_of(operator, 1)
+    assert await retention.prune(START - timedelta(seconds=1)) == 0
+    assert await retention.prune(START) == 1
+
+
+async def test_a_day_of_runs_stays_below_limit_times_schedules(world: World) -> None:
+    """RT-04: 64 schedules every minute for a simulated day: pruned each minute, the count is bounded."""
+    operator = world.operator()
+    for number in range(4):
+        world.schedules.put(f"s{number}")
+    operator.see()
+    retention, _ = retention_of(operator, 5)
+    now, most = at("12:01"), 0
+    for _ in range(120):
+        await operator.at(now)
+        for name, each in list(world.runs.stored.items()):
+            if not each.status.finished:
+                metadata = each.metadata.changed(creation_timestamp=now)
+                world.runs.put(finished(each.changed(metadata=metadata), Phase.SUCCEEDED))
+            assert name
+        await retention.prune(now)
+        most = max(most, len(world.runs.stored))
+        now += timedelta(minutes=1)
+    assert most <= 4 * 21, "what is younger than twice the window, and the limit"
+
+
+async def test_only_one_operator_prunes(world: World) -> None:
+    history(world, [Phase.SUCCEEDED] * 5, newest=START - HOUR)
+    first, second = world.operator("op-1"), world.operator("op-2")
+    pruned = [await retention_of(each, 1)[0].prune(START) for each in (first, second)]
+    assert sorted(pruned) == [0, 4]
+
+
+async def test_pruning_waits_for_the_burst(world: World) -> None:
+    """FI-11: deletes are of lower priority than firing."""
+    import asyncio
+
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 5, newest=START - HOUR)
+    operator.firing.idle.clear()
+    task = asyncio.create_task(retention_of(operator, 1)[0].prune(START))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.runs.deleted == []
+    operator.firing.idle.set()
+    assert await task == 4
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_leases_that_nobody_needs_are_deleted(world: World, used: bool) -> None:
+    operator = world.operator()
+    old, young = START - HOUR, START - CATCH_UP_WINDOW
+    if used:
+        world.runs.put(run("a-20260601t1000z", "10:00", **{labels.ASSIGNEE_LABEL: "old"}))
+    retention, store = retention_of(
+        operator,
+        3,
+        lease("old", "provider", old),
+        lease("young", "provider", young),
+        lease("astrabox-1", "provider", old),
+        lease("op-1", "operator", old),
+        lease("op-0", "operator", old - HOUR),
+        lease("foreign", "something-else", old),
+    )
+    await retention.prune(START)
+    assert set(store.stored) == {"young", "astrabox-1", "op-1", "foreign"} | ({"old"} if used else set())
+
+
+async def test_the_newest_operator_lease_stays(world: World) -> None:
+    """That an operator was installed once stays visible."""
+    operator = world.operator("op-9")
+    retention, store = retention_of(
+        operator, 3, lease("op-1", "operator", START - HOUR), lease("op-2", "operator", START - 2 * HOUR)
+    )
+    await retention.prune(START)
+    assert set(store.stored) == {"op-1"}

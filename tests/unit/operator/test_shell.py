@@ -1,0 +1,263 @@
+"""Settings, logs, preflight, health, repeat, and what kopf is told."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import pytest
+
+from astrabox_scheduler_client.endpoint import Endpoint, Tls
+from astrabox_scheduler_client.errors import ApiError, Unreachable
+from astrabox_scheduler_crds.crd import run_crd, schedule_crd
+from astrabox_scheduler_crds.permissions import Permission
+from astrabox_scheduler_operator import command
+from astrabox_scheduler_operator.health import HealthServer, stale
+from astrabox_scheduler_operator.identity import new_identity
+from astrabox_scheduler_operator.logs import configure_logs
+from astrabox_scheduler_operator.preflight import Preflight, missing_fields
+from astrabox_scheduler_operator.repeat import repeat
+from astrabox_scheduler_operator.settings import PREFIX, Settings, SettingsError
+from astrabox_scheduler_operator.watch import change_of, connection_info, watch_settings
+from tests.unit.operator.world import MARKER
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """RT-04: retention is on without a word."""
+    settings = Settings.from_environment({"HOME": "/", PREFIX + "NAMESPACE": ""})
+    assert (settings.namespace, settings.history_limit, settings.health_port) == (None, 200, 8080)
+    assert settings.catch_up_window.total_seconds() == 600
+
+
+def test_all_faults_are_told_at_once() -> None:
+    environment = {
+        PREFIX + "HISTORY_LIMIT": "none",
+        PREFIX + "CATCH_UP_WINDOW_SECONDS": "1",
+        PREFIX + "NAMESPACE": "Not A Name",
+        PREFIX + "HISTORYLIMIT": "5",
+    }
+    with pytest.raises(SettingsError) as raised:
+        Settings.from_environment(environment)
+    told = str(raised.value)
+    for name in environment:
+        assert name in told
+    assert "how late a due time may still fire" in told
+
+
+def test_the_command_refuses_a_typo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PREFIX + "HEALTHPORT", "1")
+    assert command.main([]) == 2
+    assert "HEALTHPORT is not a setting" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("--help", PREFIX + "CREATE_CONCURRENCY"), ("--version", "astrabox")]
+)
+def test_options(option: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main([option])
+    assert ended.value.code == 0
+    assert text in capsys.readouterr().out
+
+
+@pytest.fixture
+def logging_kept() -> Iterator[None]:
+    root = logging.getLogger()
+    kept = root.handlers[:], root.level
+    levels = {name: logging.getLogger(name).level for name in ("kopf", "aiohttp", "asyncio")}
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:], root.level = kept
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.mark.usefixtures("logging_kept")
+def test_a_json_line_has_its_fields_and_no_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("DEBUG", "json")
+    body = {"spec": {"payload": MARKER}}
+    logging.getLogger("x").warning("skipped %s", "one", extra={"due": "d", "count": 2, "body": body})
+    logging.getLogger("kopf.objects").debug(MARKER)
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (told["message"], told["level"], told["due"], told["count"]) == ("skipped one", "WARNING", "d", 2)
+    assert datetime.fromisoformat(told["time"]).tzinfo == UTC
+    assert MARKER not in line
+
+
+@pytest.mark.usefixtures("logging_kept")
+def test_a_text_line_has_its_fields_and_no_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("INFO", "text")
+    logging.getLogger("x").info("fired", extra={"run": "r", "body": {"payload": MARKER}})
+    line = capsys.readouterr().err
+    assert line.endswith("x: fired run=r\n")
+
+
+@pytest.mark.usefixtures("logging_kept")
+def test_a_trace_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("INFO", "json")
+    logging.getLogger("x").error("ended", exc_info=RuntimeError("broken"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "RuntimeError: broken" in json.loads(line)["exc_info"]
+
+
+def published(**left_out: str) -> dict[str, Any]:
+    """The document of our CRDs, without one field each."""
+    schemas = {}
+    for definition in (schedule_crd(), run_crd()):
+        kind = definition["spec"]["names"]["kind"]
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        if kind in left_out:
+            del schema["properties"]["spec"]["properties"][left_out[kind]]
+        mark = {"group": "scheduler.astrabox.io", "version": "v1", "kind": kind}
+        schemas[f"io.astrabox.scheduler.v1.{kind}"] = {**schema, "x-kubernetes-group-version-kind": [mark]}
+    return {"components": {"schemas": schemas}}
+
+
+def test_the_published_schema_is_compared_field_by_field() -> None:
+    """IN-01: a CRD that is older than the operator is named with what it lacks."""
+    assert missing_fields(published()) is None
+    assert "not installed" in (missing_fields(None) or "")
+    assert "not installed" in (missing_fields({"components": {"schemas": {}}}) or "")
+    told = missing_fields(published(DeploymentSchedule="activeSince")) or ""
+    assert "DeploymentSchedule" in told
+    assert "spec.activeSince" in told
+    assert "upgrade the CRDs" in told
+
+
+class Cluster:
+    """Answers in turn."""
+
+    def __init__(self, *answers: Mapping[str, Any] | ApiError | None, denied: list[list[Permission]]) -> None:
+        self.answers, self.denials = list(answers), denied
+
+    async def published_schema(self) -> Mapping[str, Any] | None:
+        answer = self.answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    async def denied(self, permissions: tuple[Permission, ...]) -> list[Permission]:
+        return self.denials.pop(0)
+
+
+async def test_the_start_waits_and_says_once_what_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    lacking = [Permission("scheduler.astrabox.io", "runinvocations", "create")]
+    away = Unreachable("refused", reason="NotSent")
+    cluster = Cluster(away, away, None, published(), published(), published(), denied=[lacking, lacking, []])
+    preflight = Preflight(cluster, cluster, "space")
+    assert preflight.waiting_for
+    await preflight.wait(poll_seconds=0)
+    assert preflight.passed
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 4
+    assert "does not answer" in told[0]
+    assert "not installed" in told[1]
+    assert "create runinvocations.scheduler.astrabox.io" in told[2]
+    assert "Role" in told[2]
+
+
+async def test_health_says_what_is_stale() -> None:
+    """WA-15: 503 with the name of what is stale, not just an open port."""
+    complaints: list[str] = []
+    health = HealthServer(
+        "127.0.0.1", 0, alive=lambda: complaints, ready=lambda: ["loading"], metrics=lambda: b"m 1\n"
+    )
+    async with health, aiohttp.ClientSession(f"http://127.0.0.1:{health.port}") as session:
+        async with session.get("/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        complaints += stale("firing loop", 10.0, 71.0)
+        async with session.get("/healthz") as answer:
+            assert answer.status == 503
+            assert await answer.text() == "firing loop: last completed 61 s ago\n"
+        async with session.get("/readyz") as answer:
+            assert answer.status == 503
+        async with session.get("/metrics") as answer:
+            assert await answer.read() == b"m 1\n"
+
+
+@pytest.mark.parametrize(("last", "count"), [(60.0, 0), (16.0, 0), (14.0, 1), (None, 1)])
+def test_staleness(last: float | None, count: int) -> None:
+    """WA-15: fails after 30-60 s."""
+    assert len(stale("sweep", last, 60.0)) == count
+
+
+async def test_background_work_outlives_the_api_server_and_not_a_bug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    turns: list[Exception | None] = [Unreachable("cut"), Unreachable("cut"), None, KeyError("bug")]
+
+    async def turn() -> None:
+        error = turns.pop(0)
+        if error is not None:
+            raise error
+
+    with pytest.raises(KeyError):
+        await repeat("retention", turn, lambda: 0.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "retention does not get through, trying on: cut",
+        "retention gets through again",
+    ]
+
+
+def test_an_identity_names_a_lease_whatever_the_host_is_called() -> None:
+    for host in ("pod-1", "A.Very_Long." + "x" * 300, "---", "ü"):
+        identity = new_identity(host)
+        assert len(identity) <= 56
+        assert identity.replace("-", "").isalnum()
+        assert identity == identity.lower()
+    assert new_identity("a") != new_identity("a")
+
+
+def test_kopf_watches_and_does_nothing_else() -> None:
+    """IN-05, IN-06, WA-01, WA-04: no scanning, no posting, time limits on every watch."""
+    settings = watch_settings()
+    assert settings.scanning.disabled
+    assert not settings.posting.enabled
+    watching = settings.watching
+    for limit in (watching.server_timeout, watching.client_timeout, watching.connect_timeout):
+        assert limit is not None
+        assert limit <= 60
+    assert isinstance(watching.server_timeout, int), "the API server refuses a fraction, and the watch ends"
+
+
+def test_a_watch_event_becomes_a_change() -> None:
+    body: dict[str, Any] = {
+        "metadata": {"name": "a", "uid": "u", "generation": 1},
+        "spec": {"deploymentId": "a", "cron": "* * * * *", "timeZone": "UTC", "payload": MARKER},
+    }
+    there = change_of({"type": None, "object": body})
+    assert there is not None
+    assert there.schedule is not None
+    gone = change_of({"type": "DELETED", "object": body})
+    assert gone is not None
+    assert gone.kind == "gone"
+    odd = change_of({"type": "MODIFIED", "object": {**body, "spec": {"cron": 7, "payload": MARKER}}})
+    assert odd is not None
+    assert odd.schedule is None
+    assert "spec.cron" in odd.unreadable
+    assert MARKER not in str(odd)
+    assert change_of({"type": "MODIFIED", "object": {"metadata": {"name": 7}}}) is None
+
+
+def test_kopf_gets_the_same_credentials() -> None:
+    tls = Tls(ca_file="/ca", certificate_file="/cert", key_file="/key")
+    endpoint = Endpoint("https://x:1", "space", "Bearer secret", tls, "f", None)
+    info = connection_info(endpoint)
+    assert (info.server, info.ca_path, info.scheme, info.token) == ("https://x:1", "/ca", "Bearer", "secret")
+    assert (info.certificate_path, info.private_key_path, info.insecure) == ("/cert", "/key", False)
+
+
+def test_settings_are_refused_before_kopf_is_imported() -> None:
+    """Help and refusals cost no import of the framework."""
+    import subprocess
+
+    code = "import sys, astrabox_scheduler_operator.command; sys.exit('kopf' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,69 @@
+"""Two who meet at one orphan: the version that was read decides."""
+
+from typing import Any
+
+import pytest
+
+from astrabox_scheduler_client.errors import Conflict
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
+from astrabox_scheduler_crds.presence import Presence
+from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_kubernetes.intake import Term
+from astrabox_scheduler_kubernetes.takeover import Takeover
+from tests.unit.provider.memory_runs import Clock, MemoryRuns, World
+
+NOBODY = Presence((), frozenset())
+TERM = Term("me", 0)
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    def holds(self, name: str) -> bool:
+        return False
+
+    def take(self, run: RunInvocation, term: Term) -> None:
+        assert run.metadata.labels[ASSIGNEE_LABEL] == term.assignee
+        self.runs.append(run.metadata.name)
+
+    def take_name(self, meta: Any, term: Term) -> None:
+        raise AssertionError
+
+
+def takeover(runs: MemoryRuns, taken: Taken) -> Takeover:
+    return Takeover(runs, None, Clock(), taken, lambda: TERM)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+async def test_orphan_that_another_took_meanwhile_is_left_to_it(scheduled: bool) -> None:
+    """Whether it is to be adopted or to be cancelled."""
+    world, taken = World(), Taken()
+    world.run(scheduled=scheduled)
+    world.runs.label("r", **{ASSIGNEE_LABEL: "lost"})
+    get = world.runs.get
+
+    async def get_late(name: str) -> RunInvocation:
+        run = await get(name)
+        world.runs.label("r", **{ASSIGNEE_LABEL: "other"})
+        return run
+
+    world.runs.get = get_late  # type: ignore[method-assign]
+    patch = world.runs.patch_status
+
+    async def patch_now(*arguments: Any) -> Any:
+        world.runs.get = get  # type: ignore[method-assign]
+        return await patch(*arguments)
+
+    world.runs.patch_status = patch_now  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await takeover(world.runs, taken)._settle("r", NOBODY, TERM)
+    assert taken.runs == []
+
+
+async def test_orphan_is_adopted() -> None:
+    world, taken = World(), Taken()
+    world.run()
+    world.runs.label("r", **{ASSIGNEE_LABEL: "lost"})
+    await takeover(world.runs, taken)._settle("r", NOBODY, TERM)
+    assert taken.runs == ["r"]
