@@ -97,8 +97,8 @@ class StatusWriter:
         if entry is None or not self._attendance.held() or not is_ours(name, self._attendance):
             return False
         now = self._clock.now()
-        wanted = status_of(entry, now)
-        patch = status_patch(entry.stored, wanted)
+        before, wanted = entry.stored, status_of(entry, now)
+        patch = status_patch(before, wanted)
         if not patch:
             return False
         try:
@@ -112,6 +112,9 @@ class StatusWriter:
             self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
         else:
             self._took(index, entry, stored, wanted)
+            # Compared with what was there at the start: the watch may be back before the answer is.
+            if entry.problem is not None and _is_news(before, wanted):
+                self._tell(entry, entry.problem)
             return True
         return False
 
@@ -120,10 +123,11 @@ class StatusWriter:
         self._written[entry.name] = self._clock.monotonic()
         if len(self._written) > 2 * len(index) + 1000:
             self._written = {name: at for name, at in self._written.items() if index.get(name) is not None}
-        before, entry.stored = entry.stored, wanted
+        entry.stored = wanted
         entry.metadata = entry.metadata.changed(resource_version=stored.resource_version)
-        problem = entry.problem
-        if problem is not None and problem.reason in _TOLD_BY_EVENT and _is_news(before, wanted):
+
+    def _tell(self, entry: Entry, problem: Problem) -> None:
+        if problem.reason in _TOLD_BY_EVENT:
             self._tell_problem(entry, problem)
 
     async def _read_again(self, index: ScheduleIndex, name: str) -> None:

@@ -165,9 +165,10 @@ async def test_a_day_of_runs_stays_below_limit_times_schedules(world: World) -> 
 
 
 async def test_only_one_operator_prunes(world: World) -> None:
-    history(world, [Phase.SUCCEEDED] * 5, newest=START - HOUR)
-    first, second = world.operator("op-1"), world.operator("op-2")
-    pruned = [await retention_of(each, 1)[0].prune(START) for each in (first, second)]
+    pruned = []
+    for each in (world.operator("op-1"), world.operator("op-2")):
+        history(world, [Phase.SUCCEEDED] * 5, newest=START - HOUR)
+        pruned.append(await retention_of(each, 1)[0].prune(START))
     assert sorted(pruned) == [0, 4]
 
 

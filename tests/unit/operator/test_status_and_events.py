@@ -1,12 +1,15 @@
 """What is written about schedules: their status and Events."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from astrabox_scheduler_client.errors import Forbidden, Unreachable
 from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import ScheduleStatus
 from astrabox_scheduler_operator.entry import Gap
 from astrabox_scheduler_operator.reporter import gap_note
@@ -116,6 +119,7 @@ async def test_only_the_owner_writes(world: World) -> None:
         operator = world.operator(identity)
         operator.see()
         await operator.write_status()
+        assert 5 < operator.sample("status_writes_total") < 35
     assert sorted(name for name, _ in world.schedules.patches) == sorted(world.schedules.stored)
 
 
@@ -213,10 +217,32 @@ async def test_a_restart_does_not_tell_an_invalid_schedule_again(world: World) -
     second = world.operator("op-2")
     second.see()
     await second.write_status()
+    world.schedules.put("a", payload='"new"')
+    second.see()
+    await second.write_status()
+    assert status(world).observed_generation == 2
     for each in (first, second):
         await each.reporter.flush()
     assert [len(each.events.written) for each in (first, second)] == [1, 0]
     assert MARKER not in str(first.events.written)
+
+
+async def test_an_echo_that_is_faster_than_the_answer_hides_no_event(world: World) -> None:
+    """TZ-08: the watch brings our own write before the call returns."""
+    operator = world.operator()
+    world.schedules.put("a", time_zone="Mars/Olympus")
+    operator.see()
+    real = world.schedules.patch_status
+
+    async def patch(name: str, status: Mapping[str, Any], version: str | None = None) -> ObjectMeta:
+        stored = await real(name, status, version)
+        operator.see()
+        return stored
+
+    world.schedules.patch_status = patch  # type: ignore[method-assign,assignment]
+    await operator.write_status()
+    await operator.reporter.flush()
+    assert [reason for _, reason, _ in operator.events.written] == ["InvalidZone"]
 
 
 @pytest.mark.parametrize(
