@@ -97,6 +97,11 @@ class LeaseKeeper:
         """Tell that the owner's event loop is alive."""
         self._beaten = monotonic()
 
+    def drain(self) -> None:
+        """Mark the Lease at once: this process is stopping and is to be assigned nothing more."""
+        self._term.drain()
+        self._wake_thread()
+
     async def start(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - it bounds a thread, which no cancellation ends
         """Start the thread and wait for the Lease's creation, `timeout` seconds at most.
 
@@ -156,8 +161,8 @@ class LeaseKeeper:
             self._ended.set_result(None)
 
     async def _keep(self) -> None:
-        stop = asyncio.Event()
-        self._wake = asyncio.get_running_loop(), stop
+        wake = asyncio.Event()
+        self._wake = asyncio.get_running_loop(), wake
         connection = await connect(self._settings)
         try:
             transport = Transport(connection, self._clock, self._limit, self._role)
@@ -167,7 +172,8 @@ class LeaseKeeper:
             await self._renew(leases)
             self._started.set_result(None)
             while not self._stopping.is_set():
-                await _wait(stop, self._pause())
+                await _wait(wake, self._pause())
+                wake.clear()
                 if not self._stopping.is_set() and self._owner_alive():
                     await self._try_to_renew(leases)
             await self._give_up(leases)

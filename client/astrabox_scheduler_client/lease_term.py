@@ -75,6 +75,7 @@ class LeaseTerm:
         self._valid_until: float | None = None
         self._stored: Lease | None = None
         self._ended: list[Lease] = []
+        self._draining = False
 
     @property
     def name(self) -> str:
@@ -94,14 +95,19 @@ class LeaseTerm:
             self._expire(monotonic)
             return self._lapses
 
+    def drain(self) -> None:
+        """From the next renewal on the Lease says that its process is stopping."""
+        self._draining = True
+
     def renewal(self, monotonic: float, now: datetime) -> Renewal:
         """The Lease to write next. A new term is acquired `now`, a running one keeps its acquire time."""
         with self._lock:
             self._expire(monotonic)
             if self._stored is not None:
                 spec = self._stored.spec.changed(renew_time=now, holder_identity=self._identity)
-                return Renewal(self._number, self._stored.changed(spec=spec))
-            metadata = ObjectMeta(name=self._name(), labels={labels.ROLE_LABEL: self._role})
+                metadata = self._stored.metadata.changed(labels=self._labels())
+                return Renewal(self._number, self._stored.changed(metadata=metadata, spec=spec))
+            metadata = ObjectMeta(name=self._name(), labels=self._labels())
             spec = LeaseSpec(
                 holder_identity=self._identity,
                 lease_duration_seconds=math.ceil(self._duration),
@@ -151,6 +157,10 @@ class LeaseTerm:
         if stored is None:
             return None
         return stored.changed(spec=stored.spec.changed(renew_time=now, holder_identity=None))
+
+    def _labels(self) -> dict[str, str]:
+        marks = {labels.ROLE_LABEL: str(self._role)}
+        return marks | {labels.DRAINING_LABEL: "true"} if self._draining else marks
 
     def _name(self) -> str:
         return self._identity if self._number == 1 else f"{self._identity}-{self._number}"

@@ -3,17 +3,22 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from astrabox_scheduler_client.errors import NotFound
 from astrabox_scheduler_client.resource import Listing, Resource
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta
-from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
 
 Version = tuple[str, int]
 """uid and generation: equal as long as the schedule's spec is the same object's same spec."""
 
 _API: Final = f"/apis/{labels.API_VERSION}"
+_OPTIONAL: Final = [
+    to_camel(name) for name, field in ScheduleSpec.model_fields.items() if field.default is None
+]
 _ENABLED: Final = {"fieldSelector": "spec.enabled=true"}
 
 
@@ -46,9 +51,17 @@ class Schedules:
         """Create it (the API server ignores `status`). Raises AlreadyExists, TooLarge, QuotaExceeded."""
         return await self._resource.create(schedule)
 
-    async def replace(self, schedule: DeploymentSchedule) -> ObjectMeta:
-        """Replace spec, labels and annotations. Raises NotFound, and Conflict on another resource version."""
-        return await self._resource.replace(schedule.metadata.name, schedule)
+    async def update(self, schedule: DeploymentSchedule) -> ObjectMeta:
+        """Write its spec, labels and annotations; what others own stays (finalizers, fields of a newer CRD).
+
+        Raises NotFound, and Conflict on another resource version.
+        """
+        metadata, spec = schedule.metadata, schedule.spec
+        patch = {
+            "metadata": {"labels": dict(metadata.labels), "annotations": dict(metadata.annotations)},
+            "spec": dict.fromkeys(_OPTIONAL) | spec.to_dict(),
+        }
+        return await self._resource.patch(metadata.name, patch, metadata.resource_version)
 
     async def patch_metadata(
         self,

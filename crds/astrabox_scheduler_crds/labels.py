@@ -27,5 +27,8 @@ ASSIGNEE_LABEL: Final = f"{GROUP}/assignee"
 ROLE_LABEL: Final = f"{GROUP}/role"
 """On Leases: `provider` or `operator`."""
 
+DRAINING_LABEL: Final = f"{GROUP}/draining"
+"""On Leases: their process is stopping; it ends what it has in hand and is assigned nothing more."""
+
 APPLIED_AT_ANNOTATION: Final = f"{GROUP}/applied-at"
 """On schedules: when a provider last wrote it (API server time): an older snapshot must not undo it."""

@@ -35,6 +35,11 @@ class Lease(KubernetesModel):
         return self.metadata.labels.get(labels.ROLE_LABEL)
 
     @property
+    def draining(self) -> bool:
+        """True while its process stops: it is there, and takes nothing more."""
+        return labels.DRAINING_LABEL in self.metadata.labels
+
+    @property
     def released(self) -> bool:
         """True when its process ended in order and said so."""
         return not self.spec.holder_identity

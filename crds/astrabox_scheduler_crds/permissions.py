@@ -30,7 +30,7 @@ def _permissions(group: str, resource: str, verbs: str) -> tuple[Permission, ...
 
 
 PROVIDER_PERMISSIONS = (
-    *_permissions(labels.GROUP, labels.SCHEDULE_PLURAL, "create delete get list update"),
+    *_permissions(labels.GROUP, labels.SCHEDULE_PLURAL, "create delete get list patch"),
     *_permissions(labels.GROUP, labels.RUN_PLURAL, "create get list patch watch"),
     *_permissions(labels.GROUP, f"{labels.RUN_PLURAL}/status", "patch"),
     *_permissions(_LEASES, "leases", "create get list update"),

@@ -30,6 +30,11 @@ class Presence:
     leases: tuple[Lease, ...]
     live: frozenset[str]
 
+    @property
+    def assignable(self) -> frozenset[str]:
+        """The live ones that take new runs: all but those that are stopping."""
+        return self.live - {lease.metadata.name for lease in self.leases if lease.draining}
+
     def covers(self, instant: datetime) -> bool:
         """Whether some process was there at the aware datetime `instant`."""
         return any(self._covered_by(lease, instant) for lease in self.leases)

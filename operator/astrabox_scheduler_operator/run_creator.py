@@ -68,7 +68,7 @@ class RunCreator:
     ) -> RunInvocation:
         name = scheduled_run_name(entry.name, due)
         marks = {labels.DEPLOYMENT_LABEL: entry.name}
-        assignee = owner(name, self.attendance.providers().live)
+        assignee = owner(name, self.attendance.providers().assignable)
         if assignee is not None:
             marks[labels.ASSIGNEE_LABEL] = assignee
         uid, generation = entry.version

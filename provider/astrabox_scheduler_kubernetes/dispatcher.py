@@ -61,10 +61,17 @@ class Dispatcher:
             self._services.append(asyncio.create_task(_for_ever(name, service), name=f"astrabox {name}"))
 
     async def drain(self, grace: float) -> None:
-        """Take nothing more in, let what is in progress end within `grace` seconds, hand the rest over."""
+        """Begin nothing more, let what is in progress end within `grace` seconds, hand the rest over.
+
+        What is still assigned to us meanwhile, by whoever has not seen the mark yet, goes on as it comes.
+        """
+        self._keeper.drain()
         await self._end_services()
         drain = Drain(self._in_progress, self._desk, self._keeper.beat)
-        await drain.run(grace, self._waiting.drain)
+        try:
+            await drain.run(grace, self._waiting.drain)
+        finally:
+            await self._end_intake()
 
     def holds(self, name: str) -> bool:
         """Whether the run waits or is in progress here."""
@@ -124,7 +131,7 @@ class Dispatcher:
                 _LOG.warning("the Lease was lost and is held again as %s", term.assignee)
             self._following = term, asyncio.create_task(self._intake.follow(term), name="astrabox intake")
             self._sweep_now.set()
-        live = self._providers.now(self._clock.monotonic()).live
+        live = self._providers.now(self._clock.monotonic()).assignable
         if self._live - live:
             self._sweep_now.set()
         self._live = live
@@ -203,13 +210,19 @@ class Dispatcher:
         return self._clock.monotonic() + (instant - self._clock.now()).total_seconds()
 
     async def _end_services(self) -> None:
-        tasks = [*self._services]
-        if self._following is not None:
-            tasks.append(self._following[1])
-        self._services, self._following = [], None
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        services, self._services = self._services, []
+        await _end(*services)
+
+    async def _end_intake(self) -> None:
+        following, self._following = self._following, None
+        if following is not None:
+            await _end(following[1])
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _for_ever(name: str, service: Callable[[], Awaitable[None]]) -> None:

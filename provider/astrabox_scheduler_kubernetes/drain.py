@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_kubernetes.attempt import Attempt, Desk
@@ -25,33 +25,50 @@ class Drain:
         self._beat = beat
 
     async def run(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
-        """Wait up to `grace` seconds, cancel, and write what is handed over."""
+        """Hand over what waits, at once and as it comes; after `grace` seconds also what is in progress.
+
+        An attempt that fails meanwhile waits, too.
+        """
         beating = asyncio.create_task(self._keep_beating())
         try:
-            await self._wait(grace)
+            await self._while_in_progress(grace, waiting)
             for attempt, task in self._in_progress.values():
                 if not task.done():
                     _LOG.info("run %s has not ended in time: its call is cancelled", attempt.entry.name)
                     task.cancel()
             await self._wait(self._timing.cancelled)
-            await self._hand_over(waiting())  # asked for now: an attempt that failed just now waits, too
+            self._tell_who_stays()
+            left = [attempt for attempt, _ in self._in_progress.values()]
+            self._in_progress.clear()
+            await self._hand_over([*left, *self._attempts(waiting())], self._timing.hand_over)
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
+    async def _while_in_progress(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        while any(not task.done() for task in _tasks(self._in_progress)):
+            if (left := end - loop.time()) <= 0:
+                return
+            await self._hand_over(self._attempts(waiting()), min(left, self._timing.hand_over))
+            await self._wait(min(max(end - loop.time(), 0.0), self._timing.beat))
+
     async def _wait(self, seconds: float) -> None:
-        tasks = _tasks(self._in_progress)
+        tasks = [task for task in _tasks(self._in_progress) if not task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
+
+    def _attempts(self, entries: Iterable[Entry]) -> list[Attempt]:
+        return [Attempt(entry, self._desk) for entry in entries]
+
+    def _tell_who_stays(self) -> None:
         for name, (_, task) in self._in_progress.items():
-            if not task.done() and task.cancelling():
+            if not task.done():
                 _LOG.error("the handler call of run %s does not end though it was cancelled", name)
 
-    async def _hand_over(self, waiting: Iterable[Entry]) -> None:
+    async def _hand_over(self, attempts: Sequence[Attempt], seconds: float) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
-        attempts = [attempt for attempt, _ in self._in_progress.values()]
-        attempts += [Attempt(entry, self._desk) for entry in waiting]
-        self._in_progress.clear()
 
         async def hand_over(attempt: Attempt) -> None:
             async with gate:
@@ -61,7 +78,7 @@ class Drain:
                     _LOG.warning("run %s is left to be found: %s", attempt.entry.name, error)
 
         try:
-            async with asyncio.timeout(self._timing.hand_over):
+            async with asyncio.timeout(seconds):
                 async with asyncio.TaskGroup() as group:
                     for attempt in attempts:
                         group.create_task(hand_over(attempt))

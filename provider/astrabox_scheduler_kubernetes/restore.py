@@ -74,7 +74,7 @@ class Restorer:
             if previous is None:
                 await api.schedules.delete(name, found.metadata.uid)
             else:
-                await api.schedules.replace(_again(previous, found.metadata, api))
+                await api.schedules.update(_again(previous, found.metadata, api))
         elif previous is None or found.metadata.resource_version != previous.metadata.resource_version:
             _LOG.info("schedule %s was written by somebody else since", name)
             return True
@@ -82,7 +82,7 @@ class Restorer:
             return over
         else:
             # Written anew, so that a write which still is on its way meets another version and fails.
-            await api.schedules.replace(_again(previous, found.metadata, api))
+            await api.schedules.update(_again(previous, found.metadata, api))
         _LOG.info("schedule %s: the old state is back", name)
         return True
 

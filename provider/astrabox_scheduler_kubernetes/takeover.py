@@ -83,7 +83,7 @@ class Takeover:
         # After the list: whoever a run is assigned to had its Lease before, so it is seen now.
         await self._providers.poller.refresh()
         providers = self._providers.now(self._clock.monotonic())
-        live = providers.live | {term.assignee}
+        live, heirs = providers.live | {term.assignee}, providers.assignable | {term.assignee}
         orphans = []
         for meta in found:
             assignee = meta.labels.get(ASSIGNEE_LABEL)
@@ -91,7 +91,7 @@ class Takeover:
                 continue
             if assignee == term.assignee:
                 self._held.take_name(meta, term)
-            elif assignee not in live and owner(meta.name, live) == term.assignee:
+            elif assignee not in live and owner(meta.name, heirs) == term.assignee:
                 orphans.append(meta)
         await self._settle_all(orphans, providers, term)
 

@@ -141,7 +141,7 @@ class Writing:
 
     async def _write(self, schedule: DeploymentSchedule, *, create: bool, marked: bool) -> None:
         try:
-            await (self.api.schedules.create if create else self.api.schedules.replace)(schedule)
+            await (self.api.schedules.create if create else self.api.schedules.update)(schedule)
         except ApiError as error:
             if error.ambiguous:
                 self.trail.unanswered = True

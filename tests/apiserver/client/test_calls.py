@@ -48,10 +48,10 @@ async def test_a_schedule_from_create_to_delete(api: SchedulerApi) -> None:
     created = await api.schedules.create(schedule(payload='{"a": 1.0}'))
     read = await api.schedules.get("d")
     assert (read.spec.payload, read.metadata.uid, read.metadata.generation) == ('{"a": 1.0}', created.uid, 1)
-    replaced = await api.schedules.replace(read.changed(spec=read.spec.changed(enabled=False)))
+    replaced = await api.schedules.update(read.changed(spec=read.spec.changed(enabled=False)))
     assert replaced.generation == 2
     with pytest.raises(Conflict):
-        await api.schedules.replace(read)
+        await api.schedules.update(read)
     await api.schedules.patch_metadata("d", labels={"a": "b"}, annotations={"c": "d"})
     await api.schedules.patch_metadata("d", labels={"a": None})
     status = await api.schedules.patch_status("d", {"observedGeneration": 2})

@@ -102,6 +102,20 @@ async def test_renewals_follow_the_whole_multiples_of_the_period(
     assert len({each.replace(microsecond=0) for each in after_the_first}) == len(after_the_first)
 
 
+async def test_a_stopping_process_is_marked_at_once(
+    settings: ConnectSettings, api: SchedulerApi, eventually: Eventually
+) -> None:
+    """Not at the next renewal: until then it would be assigned runs."""
+    async with kept(settings, api, duration=60, period=30) as keeper:
+        keeper.drain()
+
+        async def marked() -> bool:
+            return (await api.leases.get("me")).draining
+
+        await eventually(marked)
+        assert keeper.held()
+
+
 async def test_a_blocked_event_loop_does_not_lose_it(settings: ConnectSettings, api: SchedulerApi) -> None:
     async with kept(settings, api, duration=1.0, period=0.4) as keeper:
         time.sleep(2.5)  # noqa: ASYNC251 - the point of the test

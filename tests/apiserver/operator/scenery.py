@@ -61,7 +61,7 @@ async def put_schedule(api: SchedulerApi, name: str, **spec: Any) -> ObjectMeta:
 async def change(api: SchedulerApi, name: str, **spec: Any) -> None:
     """Edit it as a provider does."""
     old = await api.schedules.get(name)
-    await api.schedules.replace(old.changed(spec=old.spec.changed(**spec)))
+    await api.schedules.update(old.changed(spec=old.spec.changed(**spec)))
 
 
 @asynccontextmanager

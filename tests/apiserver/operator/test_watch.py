@@ -1,6 +1,8 @@
 """The watch alone, on a real API server."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,19 @@ from astrabox_scheduler_operator import watch
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
 from tests.apiserver.operator.scenery import bind_role, change, eventually, put_schedule
 from tools.controlplane import Cluster
+
+# kopf ends its event loop before its TLS connections have said good-bye; they are collected here, not
+# in some later test.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize("server_timeout", [1, watch.SERVER_TIMEOUT_SECONDS])

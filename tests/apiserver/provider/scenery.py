@@ -471,6 +471,7 @@ async def kill(provider: KubernetesSchedulerProvider) -> None:
     assert life is not None
     keeper, dispatcher = life.keeper, life.dispatcher
     await dispatcher._end_services()
+    await dispatcher._end_intake()
     tasks = [task for _, task in dispatcher._in_progress.values()]
     for attempt, task in dispatcher._in_progress.values():
         attempt.lost = True

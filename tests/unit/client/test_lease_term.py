@@ -57,6 +57,15 @@ def test_a_renewal_keeps_the_acquire_time_and_moves_the_renew_time() -> None:
     assert again.role == "provider"
 
 
+def test_a_process_that_stops_says_so_and_stays_there() -> None:
+    process = Process()
+    assert not process.renew(0).lease.draining
+    process.term.drain()
+    renewed = process.renew(5).lease
+    assert renewed.draining
+    assert (renewed.role, renewed.released, process.term.held(6)) == ("provider", False, True)
+
+
 def test_a_lapse_goes_on_under_a_new_name_and_a_new_acquire_time() -> None:
     process = Process()
     process.renew(0.5)

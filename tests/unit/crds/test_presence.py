@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from astrabox_scheduler_crds.labels import ROLE_LABEL
+from astrabox_scheduler_crds.labels import DRAINING_LABEL, ROLE_LABEL
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import PresenceObserver
@@ -69,6 +69,14 @@ def test_covered_are_the_times_from_acquire_to_renew_and_to_now_while_live() -> 
     presence = seen(lease("a", -60, 0)).presence("provider", 100.0)
     assert not presence.covers(at(-61))
     assert presence.covers(at(-60))
+    assert presence.covers(at(3))
+
+
+def test_a_process_that_stops_is_there_and_takes_nothing_more() -> None:
+    stopping = lease("a", -60, 0)
+    marked = stopping.metadata.changed(labels={**stopping.metadata.labels, DRAINING_LABEL: "true"})
+    presence = seen(stopping.changed(metadata=marked), lease("b", -60, 0)).presence("provider", 100.0)
+    assert (presence.live, presence.assignable) == ({"a", "b"}, {"b"})
     assert presence.covers(at(3))
 
 

@@ -55,7 +55,7 @@ async def test_orphan_that_another_took_meanwhile_is_left_to_it(scheduled: bool)
         world.runs.get = get  # type: ignore[method-assign]
         return await patch(*arguments)
 
-    world.runs.patch_status = patch_now  # type: ignore[method-assign]
+    world.runs.patch_status = patch_now  # type: ignore[method-assign, assignment]
     with pytest.raises(Conflict):
         await takeover(world.runs, taken)._settle("r", NOBODY, TERM)
     assert taken.runs == []
