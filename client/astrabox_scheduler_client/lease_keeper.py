@@ -5,6 +5,7 @@ import concurrent.futures
 import logging
 import threading
 from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 from astrabox_scheduler_client.connect import ConnectSettings, connect
@@ -37,8 +38,9 @@ class LeaseKeeper:
     happened for `loop_dead_after` seconds the Lease is left to run out. `held`, `lapses` and `name`
     may be read from any thread at any time and cost no IO.
 
-    After a lapse the Lease goes on as a new object, named `<identity>-2` and so on: the old one keeps
-    the interval in which this process was there. Whoever uses `name` reads it again after a lapse.
+    A lapse because the API server was away leaves the Lease what it is: this process was there. If the
+    process itself stood still, it goes on as a new object, named `<identity>-2` and so on, and the old
+    one keeps the interval in which it was there. Whoever uses `name` reads it again after a lapse.
     """
 
     def __init__(
@@ -78,13 +80,18 @@ class LeaseKeeper:
 
     @property
     def name(self) -> str:
-        """Name of the Lease in use now; changes with each lapse."""
+        """Name of the Lease in use now; another one after this process stood still for its duration."""
         return self._term.name
 
     @property
     def lapses(self) -> int:
         """How often the Lease was lost; what was begun under an older number must not go on."""
         return self._term.lapses(monotonic())
+
+    @property
+    def acquired(self) -> datetime | None:
+        """Since when this process is there without a gap (aware UTC); None while it is not held."""
+        return self._term.acquired(monotonic())
 
     def held(self) -> bool:
         """Whether the Lease is surely ours: the last successful renewal *began* less than `duration` ago.
@@ -197,9 +204,15 @@ class LeaseKeeper:
     async def _try_to_renew(self, leases: Leases) -> None:
         try:
             await self._renew(leases)
-        except (ApiError, ConnectError) as error:
+        except Exception as error:  # noqa: BLE001 - logged: this thread is the process's presence and must go on
             if not self._failing:
-                _LOG.warning("the Lease %s could not be renewed, trying on: %s", self.name, error)
+                known = isinstance(error, (ApiError, ConnectError))
+                _LOG.warning(
+                    "the Lease %s could not be renewed, trying on: %s",
+                    self.name,
+                    error,
+                    exc_info=None if known else error,
+                )
             self._failing = True
         else:
             if self._failing:

@@ -1,8 +1,10 @@
 """What a process may believe about its own Lease: pure, with every time passed in.
 
-A *term* is a stretch of time without a gap. It has one Lease object of its own, so that its
-interval [acquireTime, renewTime] stays readable when the term is over: the first term's Lease is
-named after the identity, the following ones `<identity>-2`, `<identity>-3`, and so on.
+A *lapse* is a time without a renewal that was long enough for others to take over: what was begun
+before it must not go on. A *term* is a stretch of time in which the process was there without a gap,
+lapses included: while the API server was away the process was there all the same. It has one Lease
+object of its own, whose interval [acquireTime, renewTime] stays readable when the term is over: the
+first term's Lease is named after the identity, the following ones `<identity>-2`, `<identity>-3`.
 """
 
 import math
@@ -73,6 +75,7 @@ class LeaseTerm:
         self._number = 1
         self._lapses = 0
         self._valid_until: float | None = None
+        self._alive_at: float | None = None
         self._stored: Lease | None = None
         self._ended: list[Lease] = []
         self._draining = False
@@ -90,19 +93,31 @@ class LeaseTerm:
             return self._valid_until is not None
 
     def lapses(self, monotonic: float) -> int:
-        """How many terms have run out by `monotonic`, one that nobody noticed so far included."""
+        """How often the Lease had been lost by `monotonic`, a loss that nobody noticed so far included."""
         with self._lock:
             self._expire(monotonic)
             return self._lapses
+
+    def acquired(self, monotonic: float) -> datetime | None:
+        """Since when this process is there without a gap (aware UTC); None while it is not held."""
+        with self._lock:
+            self._expire(monotonic)
+            if self._valid_until is None or self._stored is None:
+                return None
+            return self._stored.spec.acquire_time
 
     def drain(self) -> None:
         """From the next renewal on the Lease says that its process is stopping."""
         self._draining = True
 
     def renewal(self, monotonic: float, now: datetime) -> Renewal:
-        """The Lease to write next. A new term is acquired `now`, a running one keeps its acquire time."""
+        """The Lease to write next. A new term is acquired `now`, a running one keeps its acquire time.
+
+        To be called more often than once in the Lease's duration: a longer gap means that this
+        process, or its event loop, stood still, and ends the term.
+        """
         with self._lock:
-            self._expire(monotonic)
+            self._notice_gap(monotonic)
             if self._stored is not None:
                 spec = self._stored.spec.changed(renew_time=now, holder_identity=self._identity)
                 metadata = self._stored.metadata.changed(labels=self._labels())
@@ -123,7 +138,7 @@ class LeaseTerm:
         """
         lease = renewal.on_top_of(stored).lease
         with self._lock:
-            self._expire(monotonic)
+            self._notice_gap(monotonic)
             if renewal.number != self._number:
                 self._ended = [each for each in self._ended if each.metadata.name != lease.metadata.name]
                 self._ended.append(lease)
@@ -149,10 +164,10 @@ class LeaseTerm:
     def end(self, monotonic: float, now: datetime) -> Lease | None:
         """End the term in order; its last Lease without a holder, None where there is none.
 
-        Renewed up to `now` only if it is held until now.
+        Renewed up to `now` only if the term reaches until now.
         """
         with self._lock:
-            self._expire(monotonic)
+            self._notice_gap(monotonic)
             stored, self._stored, self._valid_until = self._stored, None, None
         if stored is None:
             return None
@@ -170,10 +185,15 @@ class LeaseTerm:
             return
         self._valid_until = None
         self._lapses += 1
-        self._number += 1
-        if self._stored is not None:
-            self._ended.append(self._stored)
-        self._stored = None
+
+    def _notice_gap(self, monotonic: float) -> None:
+        self._expire(monotonic)
+        if self._alive_at is not None and monotonic - self._alive_at >= self._duration:
+            self._number += 1
+            if self._stored is not None:
+                self._ended.append(self._stored)
+            self._stored = None
+        self._alive_at = monotonic
 
 
 def monotonic() -> float:

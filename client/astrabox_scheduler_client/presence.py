@@ -13,6 +13,8 @@ from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
 
 POLL_SECONDS: Final = 2.0
+MAX_GAP_SECONDS: Final = 10.0
+"""Without a list for longer, the API server may have been away for the others too."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,6 +38,7 @@ class PresencePoller:
         self._selector = f"{labels.ROLE_LABEL} in ({','.join(roles)})"
         self._period = period
         self._listed: float | None = None
+        self._steady_since: float | None = None
         self._failing = False
         self._listing = asyncio.Lock()
 
@@ -44,13 +47,28 @@ class PresencePoller:
         # One at a time: an older list must never be taken in after a newer one.
         async with self._listing:
             begun = self._clock.monotonic()
+            if self._listed is not None and begun - self._listed > MAX_GAP_SECONDS:
+                self._steady_since = None
             leases = await self._leases.list(self._selector)
             self._observer.observe(leases, self._clock.monotonic(), self._clock.now())
             self._listed = begun
+            if self._steady_since is None:
+                self._steady_since = begun
 
     def age(self) -> float | None:
         """Seconds since the last successful list was begun, None before the first."""
         return None if self._listed is None else self._clock.monotonic() - self._listed
+
+    def steady_for(self) -> float:
+        """Seconds since which the lists succeed without a gap of more than 10 s; 0 while they do not.
+
+        After an outage of the API server the others need a moment to renew their Leases: until then
+        a Lease that ran out says nothing.
+        """
+        now = self._clock.monotonic()
+        if self._steady_since is None or self._listed is None or now - self._listed > MAX_GAP_SECONDS:
+            return 0.0
+        return now - self._steady_since
 
     async def run(self) -> None:
         """Poll until cancelled."""

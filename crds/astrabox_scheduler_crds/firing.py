@@ -41,12 +41,19 @@ class Decision(Enum):
 
 
 def decide(
-    due: datetime, now: datetime, providers: Presence, window: timedelta = CATCH_UP_WINDOW
+    due: datetime,
+    now: datetime,
+    providers: Presence,
+    window: timedelta = CATCH_UP_WINDOW,
+    *,
+    settled: bool = True,
 ) -> Decision:
     """Decide one due time that lies after the schedule's `active_since`. All datetimes aware.
 
     Never before it is due; late within the window if some provider was there at the due time; not
     at all where none was (they are skipped, not made up for) or where it is older than the window.
+    `settled`: the Leases have been listed without a gap for PRESENCE_SETTLE. After an outage of the
+    API server providers need a moment to renew, and until then their absence proves nothing.
     """
     age = now - due
     if age < timedelta(0):
@@ -56,7 +63,7 @@ def decide(
     if providers.covers(due):
         return Decision.FIRE
     # A provider that started just before the due time may not be seen yet.
-    return Decision.SKIP_NO_PROVIDER if age > PRESENCE_SETTLE else Decision.WAIT
+    return Decision.SKIP_NO_PROVIDER if settled and age > PRESENCE_SETTLE else Decision.WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,19 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     Raises PayloadError, without quoting the payload, for values that JSON does not carry (a tuple,
     a key that is no string, NaN).
     """
+    try:
+        text = _dumps(payload, ensure_ascii=False)
+        # A lone surrogate is legal in a Python str and in JSON's \u escapes, but not in UTF-8.
+        text = text if _is_utf8(text) else _dumps(payload, ensure_ascii=True)
+    except (TypeError, ValueError, RecursionError):
+        raise PayloadError(
+            "the payload is not JSON, has a number that is not finite, or is nested too deeply or in itself"
+        ) from None
     if not _is_json(payload):
         raise PayloadError(
             "the payload is not JSON: use objects with text as keys, lists, text, numbers, booleans, null"
         )
-    try:
-        text = _dumps(payload, ensure_ascii=False)
-        # A lone surrogate is legal in a Python str and in JSON's \u escapes, but not in UTF-8.
-        return text if _is_utf8(text) else _dumps(payload, ensure_ascii=True)
-    except (ValueError, RecursionError):
-        raise PayloadError(
-            "the payload has a number that is not finite or too long, or is nested too deeply"
-        ) from None
+    return text
 
 
 def decode_payload(text: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_json(payload: Any) -> bool:
-    """Whether the value consists of JSON's own types only, which come back with the same type and value."""
+    """Whether it consists of JSON's own types only, which come back the same. It must not contain itself."""
     pending: list[Any] = [payload]
     while pending:
         value = pending.pop()

@@ -35,15 +35,21 @@ class Presence:
         """The live ones that take new runs: all but those that are stopping."""
         return self.live - {lease.metadata.name for lease in self.leases if lease.draining}
 
-    def covers(self, instant: datetime) -> bool:
-        """Whether some process was there at the aware datetime `instant`."""
-        return any(self._covered_by(lease, instant) for lease in self.leases)
+    def proves(self, instant: datetime) -> bool:
+        """Whether some process has shown, by a later renewal, that it was there at the aware `instant`."""
+        return any(_reaches(lease, instant, timedelta(0)) for lease in self.leases)
 
-    def _covered_by(self, lease: Lease, instant: datetime) -> bool:
-        acquired, renewed = lease.spec.acquire_time, lease.spec.renew_time
-        if acquired is None or renewed is None or acquired > instant:
-            return False
-        return instant <= renewed or lease.metadata.name in self.live
+    def covers(self, instant: datetime) -> bool:
+        """Whether some process was there at the aware `instant`, as far as can be told now.
+
+        A live one counts up to a Lease's duration after its last renewal: it is there, or was killed
+        so lately that nobody can know. Later renewals turn that into proof, or do not come.
+        """
+        return self.proves(instant) or any(
+            _reaches(lease, instant, timedelta(seconds=lease.spec.lease_duration_seconds))
+            for lease in self.leases
+            if lease.metadata.name in self.live
+        )
 
 
 class PresenceObserver:
@@ -68,6 +74,11 @@ class PresenceObserver:
         seen = [each for each in self._seen.values() if each.lease.role == role]
         live = frozenset(each.lease.metadata.name for each in seen if _is_live(each, monotonic))
         return Presence(tuple(each.lease for each in seen), live)
+
+
+def _reaches(lease: Lease, instant: datetime, beyond: timedelta) -> bool:
+    acquired, renewed = lease.spec.acquire_time, lease.spec.renew_time
+    return acquired is not None and renewed is not None and acquired <= instant <= renewed + beyond
 
 
 def _is_live(seen: _Seen, monotonic: float) -> bool:

@@ -12,6 +12,7 @@ class Orphan(Enum):
 
     ADOPT = "adopt"
     CANCEL = "cancel"
+    WAIT = "wait"
 
 
 NO_PROVIDER_REASON = "NoAstraBoxProcess"
@@ -21,24 +22,25 @@ DISABLED_MESSAGE = "The schedule was disabled or deleted before this run was sta
 
 
 def settle_orphan(run: RunInvocation, providers: Presence) -> Orphan:
-    """Decide about an unfinished run without a live assignee.
+    """Decide about an unfinished run that nobody is surely dispatching.
 
     A process that is killed looks alive until its Lease runs out, so a due time in that tail gets
     a run although nobody was running. Such a run, never started and at whose due time no provider
-    was there, is cancelled: otherwise it would start hours late when AstraBox comes back. Any other
-    run goes on.
+    was there, is cancelled: otherwise it would start late when AstraBox comes back. Any other run
+    goes on. While a Lease may still be renewed nobody knows which it is: WAIT, for less than its
+    duration.
     """
     due = run.spec.due_time
-    if run.spec.trigger != "schedule" or due is None or run.status.started:
+    if run.spec.trigger != "schedule" or due is None or run.status.started or providers.proves(due):
         return Orphan.ADOPT
-    return Orphan.ADOPT if providers.covers(due) else Orphan.CANCEL
+    return Orphan.WAIT if providers.covers(due) else Orphan.CANCEL
 
 
-def lease_is_needed(renewed: datetime | None, horizon: datetime, *, has_unfinished_runs: bool) -> bool:
+def lease_is_needed(renewed: datetime | None, horizon: datetime) -> bool:
     """Whether a Lease that is no longer live must stay.
 
-    Its interval says for which due times a process was there; that matters for due times that may
-    still be caught up (later than the aware datetime `horizon`) and for unfinished runs it was
-    assigned.
+    Its interval says for which due times a process was there. That matters for due times that may
+    still be caught up, and for those of scheduled runs that are not finished: `horizon` (aware) is
+    the oldest of both.
     """
-    return has_unfinished_runs or renewed is None or renewed >= horizon
+    return renewed is None or renewed >= horizon

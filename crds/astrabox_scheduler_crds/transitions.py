@@ -122,8 +122,8 @@ def _require(status: RunStatus, phases: Container[Phase | str]) -> None:
 def _finished(status: RunStatus, phase: Phase, reason: str, message: str, now: datetime) -> RunStatus:
     assert phase in FINISHED
     conditions = status.conditions
-    for kind in ("Succeeded", "Failed"):
-        holds = kind == phase.value
+    for kind in ("Finished", "Succeeded", "Failed"):
+        holds = kind in ("Finished", phase.value)
         condition = Condition(
             type=kind,
             status="True" if holds else "False",

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -58,6 +59,18 @@ def test_what_json_does_not_carry_is_refused_and_not_quoted(payload: dict[str, A
     with pytest.raises(PayloadError) as caught:
         encode_payload({**payload, "secret-key": [other]})
     assert "secret-key" not in str(caught.value)
+
+
+def test_a_payload_within_itself_is_refused() -> None:
+    """It would have no end, in the event loop of AstraBox."""
+    payload: dict[str, Any] = {"list": []}
+    payload["list"].append(payload)
+    nested: dict[str, Any] = {}
+    for _ in range(100_000):
+        nested = {"n": nested}
+    for bad in (payload, {"m": MappingProxyType(payload)}, nested):
+        with pytest.raises(PayloadError):
+            encode_payload(bad)
 
 
 @given(st.text())

@@ -66,7 +66,32 @@ def test_a_process_that_stops_says_so_and_stays_there() -> None:
     assert (renewed.role, renewed.released, process.term.held(6)) == ("provider", False, True)
 
 
-def test_a_lapse_goes_on_under_a_new_name_and_a_new_acquire_time() -> None:
+def test_a_process_that_was_there_while_nothing_could_be_stored_has_no_gap() -> None:
+    """The API server is away over a due time: the process was there, so the due time is to fire."""
+    process = Process()
+    process.renew(0.5)
+    for tried in (5.5, 10.5, 15.5, 20.5, 25.5, 30.5):
+        process.begin(tried)  # not stored
+    assert (process.term.held(30.5), process.term.lapses(30.5)) == (False, 1)
+    lease = process.renew(31.5).lease
+    assert (lease.metadata.name, lease.metadata.resource_version) == ("me", "1")
+    assert (lease.spec.acquire_time, lease.spec.renew_time) == (at(0.5), at(31.5))
+    assert (process.term.held(31.5), process.term.lapses(31.5)) == (True, 1)
+    assert process.term.take_ended() == []
+
+
+def test_since_when_it_is_there_is_known_while_it_is_held() -> None:
+    process = Process()
+    assert process.term.acquired(0) is None
+    process.renew(0.5)
+    process.renew(5.5)
+    assert process.term.acquired(6) == at(0.5)
+    assert process.term.acquired(21) is None
+    process.renew(100.5)
+    assert process.term.acquired(101) == at(100.5)
+
+
+def test_a_process_that_stood_still_goes_on_under_a_new_name_and_acquire_time() -> None:
     process = Process()
     process.renew(0.5)
     process.renew(5.5)
@@ -83,7 +108,7 @@ def test_a_lapse_is_counted_once_whoever_notices_it() -> None:
     process.term.held(100)
     process.renew(100)
     assert (process.term.held(101), process.term.lapses(101)) == (True, 1)
-    assert (process.term.held(200), process.term.lapses(200), process.term.name) == (False, 2, "me-3")
+    assert (process.term.held(200), process.term.lapses(200), process.term.name) == (False, 2, "me-2")
 
 
 def test_a_lapse_that_nobody_asked_about_is_counted_by_the_renewal_after_it() -> None:

@@ -75,3 +75,19 @@ async def test_polling_goes_on_over_errors_and_logs_each_change_once(
         "c"
     ]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING", "INFO"]
+
+
+async def test_it_tells_since_when_there_is_no_gap() -> None:
+    """FI-14: after an outage of the API server the others have had no time to renew yet."""
+    seconds = 100.0
+    clock = ServerClock(monotonic=lambda: seconds)
+    poller = PresencePoller(Store(["a"]), PresenceObserver(), clock)
+    assert poller.steady_for() == 0.0
+    for seconds in (100.0, 102.0, 104.0, 111.0):  # noqa: B007 - the clock above reads it
+        await poller.refresh()
+    assert poller.steady_for() == 11.0
+    seconds = 122.0
+    assert poller.steady_for() == 0.0, "the lists have failed for 11 s"
+    await poller.refresh()
+    seconds = 125.0
+    assert poller.steady_for() == 3.0

@@ -38,19 +38,21 @@ def provider(acquired: float, renewed: float, *, live: bool) -> Presence:
 
 
 THERE = provider(-3600, -3, live=True)
+SHOWN = provider(-3600, 596, live=True)
 
 DECISIONS = [
     ("FI-17 a second early", THERE, -1, Decision.WAIT),
     ("FI-16 a microsecond early", THERE, -0.000001, Decision.WAIT),
     ("on the dot", THERE, 0, Decision.FIRE),
-    ("operator was away, AstraBox was there", THERE, 599, Decision.FIRE),
-    ("the window's last moment", THERE, 600, Decision.FIRE),
-    ("FI-15 beyond the window", THERE, 601, Decision.SKIP_MISSED),
+    ("operator was away, AstraBox was there", SHOWN, 599, Decision.FIRE),
+    ("the window's last moment", SHOWN, 600, Decision.FIRE),
+    ("FI-15 beyond the window", SHOWN, 601, Decision.SKIP_MISSED),
     ("beyond it with nobody there", NOBODY, 601, Decision.SKIP_MISSED),
     ("nobody seen yet", NOBODY, 1, Decision.WAIT),
     ("nobody seen for long", NOBODY, 21, Decision.SKIP_NO_PROVIDER),
     ("AstraBox came after it", provider(1, 4, live=True), 5, Decision.WAIT),
     ("AstraBox came after it, settled", provider(1, 30, live=True), 31, Decision.SKIP_NO_PROVIDER),
+    ("AstraBox renews after the due time", provider(-60, 30, live=True), 31, Decision.FIRE),
     ("AstraBox was there and went", provider(-60, 2, live=False), 300, Decision.FIRE),
     ("AstraBox went before it", provider(-60, -1, live=False), 300, Decision.SKIP_NO_PROVIDER),
     ("the tail of a killed host", provider(-60, -1, live=True), 1, Decision.FIRE),
@@ -62,6 +64,14 @@ DECISIONS = [
 )
 def test_decide(providers: Presence, age: float, expected: Decision) -> None:
     assert decide(DUE, DUE + timedelta(seconds=age), providers) is expected
+
+
+def test_nobody_is_only_believed_once_the_leases_were_seen_for_a_while() -> None:
+    """FI-14: an API server that was away over the due time: providers renew when it is back, not before."""
+    late = DUE + timedelta(seconds=60)
+    assert decide(DUE, late, NOBODY, settled=False) is Decision.WAIT
+    assert decide(DUE, late, NOBODY, settled=True) is Decision.SKIP_NO_PROVIDER
+    assert decide(DUE, DUE + timedelta(seconds=601), NOBODY, settled=False) is Decision.SKIP_MISSED
 
 
 def test_the_limits_fit_together() -> None:

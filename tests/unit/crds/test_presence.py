@@ -65,11 +65,23 @@ def test_a_released_lease_is_dead_at_once_and_still_says_when_it_was_there() -> 
     assert not presence.covers(at(-4))
 
 
-def test_covered_are_the_times_from_acquire_to_renew_and_to_now_while_live() -> None:
+def test_proven_are_the_times_from_acquire_to_renew() -> None:
     presence = seen(lease("a", -60, 0)).presence("provider", 100.0)
-    assert not presence.covers(at(-61))
-    assert presence.covers(at(-60))
-    assert presence.covers(at(3))
+    assert [presence.proves(at(each)) for each in (-61, -60, 0, 1)] == [False, True, True, False]
+
+
+def test_covered_is_also_what_a_live_one_may_still_prove() -> None:
+    presence = seen(lease("a", -60, 0)).presence("provider", 100.0)
+    assert [presence.covers(at(each)) for each in (-61, -60, 3, 15, 16)] == [False, True, True, True, False]
+    dead = seen(lease("a", -60, 0)).presence("provider", 116.0)
+    assert [dead.covers(at(each)) for each in (0, 3)] == [True, False]
+
+
+def test_a_host_killed_a_minute_ago_covers_no_later_time_though_it_was_just_seen_first() -> None:
+    """All hosts were down over the due time and are back: nothing of it is made up for."""
+    presence = seen(lease("a", -600, -32), now=35).presence("provider", 100.0)
+    assert presence.live == {"a"}
+    assert not presence.covers(at(0))
 
 
 def test_a_process_that_stops_is_there_and_takes_nothing_more() -> None:

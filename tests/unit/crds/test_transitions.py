@@ -40,7 +40,11 @@ def test_the_plain_course() -> None:
         "t1",
         LATER,
     )
-    assert {each.type: each.status for each in done.conditions} == {"Succeeded": "True", "Failed": "False"}
+    assert {each.type: each.status for each in done.conditions} == {
+        "Finished": "True",
+        "Succeeded": "True",
+        "Failed": "False",
+    }
 
 
 def test_an_attempt_that_fails_waits_longer_each_time_and_then_the_run_has_failed() -> None:
