@@ -62,7 +62,8 @@ class LeaseKeeper:
         self._namespace = namespace
         self._role: Role = role
         self._period = period
-        self._limit = 0.8 * period
+        # Of one renewal, in seconds: so that a second try still comes before the Lease runs out.
+        self._limit = max(0.8 * period, 0.4 * (duration - period))
         self._dead_after = loop_dead_after
         self._clock = clock or ServerClock()
         self._jitter = jitter_of(identity)

@@ -7,12 +7,14 @@ it read, and select, as `Queued`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.metadata import KubernetesModel
 from astrabox_scheduler_crds.run import FINISHED, Phase, RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
+
+APPLY_DEFINITIONS: Final = "run `kubectl apply -f crds/manifests` of this release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ SCHEDULE_COLUMNS = (
     Column("Reason", ".status.conditions[?(@.type=='Ready')].reason", wide=True),
     Column("Skipped", ".status.skipped.count", "integer", wide=True),
     Column("Last skipped", ".status.skipped.lastDueTime", wide=True),
+    Column("Why skipped", ".status.skipped.reason", wide=True),
     Column("Last run", ".status.lastRun", wide=True),
     Column("Age", ".metadata.creationTimestamp", "date"),
 )
@@ -191,6 +194,40 @@ def field_paths(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield path
         yield from field_paths(child, path)
         yield from field_paths(child.get("items", {}), f"{path}[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A definition of ours that an API server does not serve, or only without these fields."""
+
+    name: str
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """What is wrong and what to do."""
+        wrong = f"is older and lacks {', '.join(self.fields)}" if self.fields else "is not installed"
+        return f"the CustomResourceDefinition {self.name} {wrong}: {APPLY_DEFINITIONS}"
+
+
+def lacking_fields(document: Mapping[str, Any] | None) -> tuple[Lacking, ...]:
+    """What is lacking in the OpenAPI v3 document of our group and version; None: nothing of it is served."""
+    schemas = (document or {}).get("components", {}).get("schemas", {}).values()
+    found = []
+    for wanted in (schedule_crd(), run_crd()):
+        name, kind = wanted["metadata"]["name"], wanted["spec"]["names"]["kind"]
+        served = next((schema for schema in schemas if _is_of(schema, kind)), None)
+        fields = set(field_paths(wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]))
+        if served is None:
+            found.append(Lacking(name))
+        elif lacking := sorted(fields - set(field_paths(served))):
+            found.append(Lacking(name, tuple(lacking)))
+    return tuple(found)
+
+
+def _is_of(schema: Mapping[str, Any], kind: str) -> bool:
+    marks = schema.get("x-kubernetes-group-version-kind", ())
+    ours = (labels.GROUP, labels.VERSION, kind)
+    return any((mark.get("group"), mark.get("version"), mark.get("kind")) == ours for mark in marks)
 
 
 def _crd(

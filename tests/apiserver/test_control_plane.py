@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -52,8 +51,7 @@ def check_for(plane: ControlPlane, seconds: float) -> None:
 def get_status(kubeconfig: Path, path: str) -> int:
     content = yaml.safe_load(kubeconfig.read_text())
     cluster = content["clusters"][0]["cluster"]
-    authority = cluster["certificate-authority-data"]
-    context = ssl.create_default_context(cadata=base64.b64decode(authority).decode())
+    context = ssl.create_default_context(cafile=cluster["certificate-authority"])
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
     request = urllib.request.Request(
         cluster["server"] + path, headers={"Authorization": f"Bearer {content['users'][0]['user']['token']}"}

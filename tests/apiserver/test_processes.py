@@ -19,7 +19,8 @@ from tools.controlplane.processes import Processes
 CALLER = """
 import os, signal, sys, time
 from tools.controlplane.processes import Processes
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us with it ignored,
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup with this one
 processes = Processes()
 processes.start("one", ["sleep", "600"])
 processes.start("two", ["sh", "-c", "trap '' TERM INT; exec sleep 600"])

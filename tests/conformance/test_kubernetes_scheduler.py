@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
@@ -15,14 +15,9 @@ from astrabox.seams.scheduler import SchedulerProvider
 from astrabox.testing.conformance.errors import Errors
 from astrabox.testing.scheduler_conformance import ConformanceBase, SchedulerProviderContractSuite
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
-from tests.apiserver.provider.scenery import QUICK, Door, Place, kubeconfig_through, server_of
-from tools.controlplane import Cluster, open_cluster
-
-
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[Cluster]:
-    with open_cluster() as cluster:
-        yield cluster
+from tests.apiserver.provider.door import Door, kubeconfig_through, server_of
+from tests.apiserver.provider.scenery import QUICK, Place
+from tools.controlplane import Cluster
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""Kubeconfig files that need no other file, and the certificate authority they trust."""
+"""Kubeconfig files, and the certificate authority they trust."""
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from pathlib import Path
@@ -13,12 +12,16 @@ import yaml
 def write_kubeconfig(
     path: Path, *, url: str, ca: Path, token: str, context: str, namespace: str = "default"
 ) -> None:
-    """Write a kubeconfig with one context that needs no other file."""
+    """Write a kubeconfig with one context.
+
+    It names the file of the certificate authority: a client writes data that stands in a kubeconfig
+    to a temporary file, which stays behind when the client is killed.
+    """
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": context, "cluster": {"server": url, "certificate-authority-data": _base64(ca)}}
+            {"name": context, "cluster": {"server": url, "certificate-authority": str(ca.resolve())}}
         ],
         "users": [{"name": context, "user": {"token": token}}],
         "contexts": [
@@ -33,10 +36,6 @@ def certificate_authority(pem: str) -> str | None:
     """Return the last certificate of a complete chain, or None while the file is still being written."""
     blocks = re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n", pem, re.DOTALL)
     return str(blocks[-1]) if len(blocks) > 1 else None
-
-
-def _base64(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,5 +1,9 @@
-"""`make demo`: exit code 0 if all that was promised was seen, 1 if not, 130 on Ctrl-C."""
+"""The whole main job, live, in two to three minutes.
 
+Exit code 0 if all that was promised was seen, 1 if not, 130 on Ctrl-C.
+"""
+
+import argparse
 import asyncio
 import sys
 
@@ -19,6 +23,7 @@ async def perform(stage: Stage, screen: Screen) -> None:
 
 def main() -> int:
     """Run the demo; returns the exit code."""
+    argparse.ArgumentParser(prog="python -m tools.demo", description=__doc__).parse_args()
     try:
         ensure_binaries()
         screen = Screen()

@@ -31,8 +31,7 @@ class Screen:
         """Show a command as it was run, and what it printed."""
         print(self._paint(_DIM, f"  $ {command}"))
         for line in output.rstrip().splitlines():
-            print(f"  {line}")
-        print(flush=True)
+            print(f"  {line}".rstrip(), flush=True)
 
     def check(self, *, holds: bool, claim: str, seen: str = "") -> None:
         """Record a fact; a claim that does not hold makes the demo fail at its end."""
@@ -41,14 +40,14 @@ class Screen:
         print(f"  {mark} {claim}" + (self._paint(_DIM, f"  ({seen})") if seen else ""), flush=True)
 
     @contextmanager
-    def waiting(self, text: str) -> Iterator[None]:
-        """Show that time passes while the body runs: a counter on a terminal, a line elsewhere."""
+    def waiting(self, text: str, seconds: float = 0.0) -> Iterator[None]:
+        """Show that time passes while the body runs: on a terminal what is left of `seconds`, else a line."""
         if not sys.stdout.isatty():
             self.say(f"{text} ...")
             yield
             return
         done = Event()
-        ticker = Thread(target=self._tick, args=(text, done), daemon=True)
+        ticker = Thread(target=self._tick, args=(text, seconds, done), daemon=True)
         ticker.start()
         try:
             yield
@@ -70,10 +69,14 @@ class Screen:
         return not failed
 
     @staticmethod
-    def _tick(text: str, done: Event) -> None:
-        began = time.monotonic()
+    def _tick(text: str, seconds: float, done: Event) -> None:
+        began, shown = time.monotonic(), ""
         while not done.wait(0.2):
-            print(f"\r\033[K  {text} ... {time.monotonic() - began:.0f} s", end="", flush=True)
+            passed = time.monotonic() - began
+            now = f"{max(seconds - passed, 0):.0f} s left" if seconds else f"{passed:.0f} s"
+            if now != shown:
+                print(f"\r\033[K  {text} ... {now}", end="", flush=True)
+                shown = now
 
     @staticmethod
     def _paint(colour: str, text: str) -> str:

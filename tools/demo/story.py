@@ -43,7 +43,7 @@ class Story:
         screen.act(f"1  AstraBox saves the Deployment {DEPLOYMENT}: every minute, zone Europe/Berlin")
         await self._one.apply(self._schedule(FIRST))
         screen.say(f"written through {HOSTS[0]}; both operators hold it, both hosts could run it")
-        with screen.waiting("waiting for the next whole minute"):
+        with screen.waiting("waiting for the next whole minute", 60 - time.time() % 60):
             run = await self._finished(lambda runs: runs[0] if runs else None, within=75)
             await self._until_recorded(run.run_id)
         assert run.scheduled_for is not None
@@ -104,8 +104,9 @@ class Story:
         disabled = datetime.now(UTC)
         due = disabled.replace(second=0, microsecond=0) + timedelta(minutes=1)
         screen.say(f"disabled at {disabled:%H:%M:%S}; the next due time would be {due:%H:%M:%S} UTC")
-        with screen.waiting(f"waiting until {due + timedelta(seconds=_PAUSE_SECONDS):%H:%M:%S}"):
-            await asyncio.sleep((due - disabled).total_seconds() + _PAUSE_SECONDS)
+        wait = (due - disabled).total_seconds() + _PAUSE_SECONDS
+        with screen.waiting(f"waiting until {due + timedelta(seconds=_PAUSE_SECONDS):%H:%M:%S}", wait):
+            await asyncio.sleep(wait)
         limit = disabled.timestamp() + _PAUSE_SECONDS
         started = [
             call for call in self._stage.calls() if call["trigger"] == "schedule" and call["t"] > limit
@@ -129,10 +130,8 @@ class Story:
             claim="its history stays, newest first",
             seen=f"{len(runs)} runs: {', '.join(run.trigger for run in runs)}",
         )
-        screen.show(
-            "kubectl get runinv",
-            self._stage.kubectl("get", "runinv", "--sort-by=.metadata.creationTimestamp"),
-        )
+        oldest_first = "--sort-by=.spec.createdBy.at"
+        screen.show(f"kubectl get runinv {oldest_first}", self._stage.kubectl("get", "runinv", oldest_first))
 
     def _schedule(self, payload: dict[str, Any], *, enabled: bool = True) -> Schedule:
         return Schedule(DEPLOYMENT, "* * * * *", "Europe/Berlin", enabled, payload)

@@ -6,7 +6,7 @@ or comes out is aware. `docs/due-times.md` tells the rules to users.
 
 from .calculus import CronSchedule
 from .errors import CronError, InvalidCron, InvalidZone, NoDueTime, ZoneDataMissing
-from .zones import check_zone_data, tzdata_version, zone_available
+from .zones import check_zone_data, tzdata_version
 
 __all__ = [
     "CronError",
@@ -17,5 +17,4 @@ __all__ = [
     "ZoneDataMissing",
     "check_zone_data",
     "tzdata_version",
-    "zone_available",
 ]

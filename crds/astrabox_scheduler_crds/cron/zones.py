@@ -119,11 +119,6 @@ def zone_keys() -> frozenset[str]:
     return frozenset(listed) - _NOT_A_PLACE
 
 
-def zone_available(zone: str) -> bool:
-    """Say whether `zone` is a key that the installed zone data has (case-sensitive)."""
-    return zone in zone_keys()
-
-
 def tzdata_version() -> str:
     """Return the IANA version of the installed zone data, such as "2026a"."""
     try:

@@ -52,11 +52,11 @@ async def test_a_schedule_from_create_to_delete(api: SchedulerApi) -> None:
     assert replaced.generation == 2
     with pytest.raises(Conflict):
         await api.schedules.update(read)
-    await api.schedules.patch_metadata("d", labels={"a": "b"}, annotations={"c": "d"})
-    await api.schedules.patch_metadata("d", labels={"a": None})
+    marked = (await api.schedules.get("d")).metadata.changed(labels={"a": "b"}, annotations={"c": "d"})
+    await api.schedules.update(read.changed(metadata=marked, spec=read.spec.changed(enabled=False)))
     status = await api.schedules.patch_status("d", {"observedGeneration": 2})
     read = await api.schedules.get("d")
-    assert (dict(read.metadata.labels), dict(read.metadata.annotations)) == ({}, {"c": "d"})
+    assert (dict(read.metadata.labels), dict(read.metadata.annotations)) == ({"a": "b"}, {"c": "d"})
     assert (read.metadata.generation, read.status.observed_generation) == (2, 2)
     assert read.metadata.resource_version == status.resource_version
     with pytest.raises(Conflict):
@@ -245,8 +245,7 @@ async def test_an_event_is_readable(api: SchedulerApi, control_plane: Cluster) -
     assert len(event["note"]) == 1000
 
 
-async def test_the_schema_and_the_version_are_published(api: SchedulerApi) -> None:
+async def test_the_schema_is_published(api: SchedulerApi) -> None:
     document = await api.discovery.published_schema()
     assert document is not None
     assert any(RUN_PLURAL in path for path in document["paths"])
-    assert (await api.discovery.server_version()).startswith("v1.")

@@ -82,6 +82,7 @@ async def asking(connection: Connection) -> AsyncIterator[Access]:
 async def test_a_token_file_that_was_replaced_works_at_the_next_call(
     kubeconfig: Write, token: Callable[[str], str], control_plane: Cluster, namespace: str, tmp_path: Path
 ) -> None:
+    """WA-09: the old token is refused from then on."""
     file = tmp_path / "token"
     file.write_text(token("first") + "\n")
     connection = await connect(ConnectSettings(str(kubeconfig({"tokenFile": str(file)}))))
@@ -98,6 +99,7 @@ async def test_a_token_file_that_was_replaced_works_at_the_next_call(
 async def test_an_exec_plug_in_is_asked_again(
     kubeconfig: Write, token: Callable[[str], str], tmp_path: Path
 ) -> None:
+    """WA-10: a plug-in that hands out short-lived tokens."""
     file, plugin = tmp_path / "token", tmp_path / "plugin"
     file.write_text("not-a-token")
     plugin.write_text(

@@ -117,6 +117,7 @@ async def test_a_stopping_process_is_marked_at_once(
 
 
 async def test_a_blocked_event_loop_does_not_lose_it(settings: ConnectSettings, api: SchedulerApi) -> None:
+    """RE-05: a handler that blocks the loop for longer than the Lease lasts."""
     async with kept(settings, api, duration=1.0, period=0.4) as keeper:
         time.sleep(2.5)  # noqa: ASYNC251 - the point of the test
         assert (keeper.held(), keeper.lapses) == (True, 0)

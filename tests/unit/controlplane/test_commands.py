@@ -42,7 +42,7 @@ def test_the_authority_is_the_last_certificate_of_a_complete_file() -> None:
         assert certificate_authority(chain[:length]) is None
 
 
-def test_a_kubeconfig_needs_no_other_file_and_is_private(tmp_path: Path) -> None:
+def test_a_kubeconfig_names_the_authority_and_is_private(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("ca")
     path = tmp_path / "config"
     write_kubeconfig(path, url="https://x:1", ca=tmp_path / "ca", token="t", context="astrabox-test")
@@ -50,6 +50,6 @@ def test_a_kubeconfig_needs_no_other_file_and_is_private(tmp_path: Path) -> None
     assert content["current-context"] == content["contexts"][0]["name"] == "astrabox-test"
     assert content["clusters"][0]["cluster"] == {
         "server": "https://x:1",
-        "certificate-authority-data": "Y2E=",
+        "certificate-authority": str(tmp_path / "ca"),
     }
     assert path.stat().st_mode & 0o777 == 0o600
