@@ -5,20 +5,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
-from astrabox_scheduler_client.resource import read_answer
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import KubernetesModel
 
 _SCHEMA_PATH: Final = f"/openapi/v3/apis/{labels.API_VERSION}"
 
 
-class _Version(KubernetesModel):
-    git_version: str
-
-
 class Discovery:
-    """Version and schema of the API server."""
+    """The schema that the API server publishes."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -39,7 +33,3 @@ class Discovery:
         if not isinstance(document, dict):
             raise MalformedAnswer(f"GET {_SCHEMA_PATH}: not a JSON object")
         return document
-
-    async def server_version(self) -> str:
-        """For example `v1.36.3`. Raises ApiError."""
-        return read_answer(_Version, await self._transport.request("GET", "/version"), "/version").git_version

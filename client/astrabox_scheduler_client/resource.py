@@ -111,18 +111,6 @@ class Resource(Generic[T]):
         )
         return self._read(PartialObjectMetadata, answer, write=True).metadata
 
-    async def patch_metadata(
-        self,
-        name: str,
-        labels: Mapping[str, str | None] | None,
-        annotations: Mapping[str, str | None] | None,
-        resource_version: str | None,
-    ) -> ObjectMeta:
-        """Set labels and annotations; None removes one."""
-        parts = {"labels": labels, "annotations": annotations}
-        metadata = {key: dict(value) for key, value in parts.items() if value}
-        return await self.patch(name, {"metadata": metadata}, resource_version)
-
     async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
         """Delete the object. Raises NotFound, and Conflict if it is not the one that is meant."""
         conditions = {"uid": uid, "resourceVersion": resource_version}

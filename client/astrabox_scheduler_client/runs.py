@@ -13,6 +13,8 @@ from astrabox_scheduler_crds.run import FINISHED, RunInvocation
 
 _API: Final = f"/apis/{names.API_VERSION}"
 _UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in sorted(FINISHED))
+_PAGE_WITH_PAYLOADS: Final = 50
+"""A payload has up to a megabyte."""
 WATCH_IDLE_SECONDS: Final = 90.0
 """The API server sends a bookmark about once a minute: longer silence is a dead connection."""
 
@@ -40,7 +42,13 @@ class Runs:
 
         Runs that cannot be read are left out.
         """
-        return (await self._resource.list_all({"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"})).items
+        query = {"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"}
+        return (await self._resource.list_all(query, _PAGE_WITH_PAYLOADS)).items
+
+    async def list_metadata_for_deployment(self, key: str) -> list[ObjectMeta]:
+        """The same with nothing but metadata."""
+        found = await self._resource.list_metadata({"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"})
+        return [item.metadata for item in found.items]
 
     async def list_assigned(self, assignee: str, *, unfinished: bool = True) -> Listing[RunInvocation]:
         """The runs labelled with this assignee; its resource version is where a `watch` goes on."""
@@ -60,15 +68,10 @@ class Runs:
         return [item.metadata for found in lists for item in found.items]
 
     async def patch_labels(
-        self,
-        name: str,
-        labels: Mapping[str, str | None],
-        *,
-        annotations: Mapping[str, str | None] | None = None,
-        resource_version: str | None = None,
+        self, name: str, labels: Mapping[str, str | None], *, resource_version: str | None = None
     ) -> ObjectMeta:
         """Set labels, None removes one. Raises NotFound, and Conflict if a given resource version is old."""
-        return await self._resource.patch_metadata(name, labels, annotations, resource_version)
+        return await self._resource.patch(name, {"metadata": {"labels": dict(labels)}}, resource_version)
 
     async def patch_status(
         self, name: str, status: Mapping[str, Any], resource_version: str | None

@@ -63,17 +63,6 @@ class Schedules:
         }
         return await self._resource.patch(metadata.name, patch, metadata.resource_version)
 
-    async def patch_metadata(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        annotations: Mapping[str, str | None] | None = None,
-        resource_version: str | None = None,
-    ) -> ObjectMeta:
-        """Set labels and annotations, None removes one. Raises Conflict as `patch_status`."""
-        return await self._resource.patch_metadata(name, labels, annotations, resource_version)
-
     async def patch_status(
         self, name: str, status: Mapping[str, Any], resource_version: str | None = None
     ) -> ObjectMeta:

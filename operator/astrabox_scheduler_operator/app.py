@@ -1,19 +1,6 @@
 """Wires the parts of one operator process, starts them in order and ends them in order.
 
-Requests, per operator process with one schedule or ten thousand:
-
-* each run: 1 create, and 1 status patch of its schedule (coalesced, after the burst)
-* each burst: 1 GET per schedule up to 20; above that 1 metadata list per 2 s of the burst while such a
-  list takes less than 0.5 s, else 1 GET per schedule
-* a payload above 16 KiB: 1 GET more for its run
-* Leases: 1 list per 2 s and 1 update per 5 s
-* sweep: 1 metadata list of the enabled schedules per 30 s; watch: 1 request per 50 s
-* retention: 3 metadata lists of runs and 1 list of Leases per 60 s, by one of the replicas, and 1
-  delete per expired run
-* while no AstraBox process is there: 1 list of Leases and 1 metadata list of unfinished runs per
-  15 s, by one of the replicas
-
-So an idle operator sends about 0.9 requests a second, whatever the number of schedules.
+What it sends to the API server is counted in `docs/architecture.md`.
 """
 
 import asyncio
@@ -21,10 +8,12 @@ import contextlib
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.confirm import ScheduleConfirm
+from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.cron import check_zone_data, tzdata_version
@@ -36,7 +25,6 @@ from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.entry import Entry, Gap
 from astrabox_scheduler_operator.firing_loop import FiringLoop
 from astrabox_scheduler_operator.health import HealthServer, stale
-from astrabox_scheduler_operator.identity import new_identity
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
@@ -74,27 +62,7 @@ class Operator:
         self.attendance = LeaseAttendance(self.keeper, self._poller, observer, clock)
         self.queue = DueQueue()
         self.index = ScheduleIndex(self.queue, self._changed)
-        confirm = ScheduleConfirm(api.schedules, clock, CONFIRM_MAX_AGE_SECONDS)
-        creator = RunCreator(api.runs, self.attendance, window)
-        burst = Burst(
-            index=self.index,
-            confirm=confirm,
-            schedules=api.schedules,
-            creator=creator,
-            clock=clock,
-            metrics=self.metrics,
-            concurrency=settings.create_concurrency,
-        )
-        self.firing = FiringLoop(
-            index=self.index,
-            queue=self.queue,
-            attendance=self.attendance,
-            burst=burst,
-            clock=clock,
-            metrics=self.metrics,
-            window=window,
-            tell_gap=self._tell_gap,
-        )
+        self.firing = self._firing_loop(window)
         idle = self.firing.idle
         self.reporter = Reporter(api.events, idle)
         self.status = StatusWriter(
@@ -115,6 +83,28 @@ class Operator:
         self._members: frozenset[str] = frozenset()
         self._started: float | None = None
         self.metrics.clock_skew.set_function(clock.skew)
+
+    def _firing_loop(self, window: timedelta) -> FiringLoop:
+        api, clock = self._api, self._api.clock
+        burst = Burst(
+            index=self.index,
+            confirm=ScheduleConfirm(api.schedules, clock, CONFIRM_MAX_AGE_SECONDS),
+            schedules=api.schedules,
+            creator=RunCreator(api.runs, self.attendance, window),
+            clock=clock,
+            metrics=self.metrics,
+            concurrency=self._settings.create_concurrency,
+        )
+        return FiringLoop(
+            index=self.index,
+            queue=self.queue,
+            attendance=self.attendance,
+            burst=burst,
+            clock=clock,
+            metrics=self.metrics,
+            window=window,
+            tell_gap=self._tell_gap,
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start, serve until `stop` is set, end in order. Raises what ended a part of it before."""
@@ -155,7 +145,7 @@ class Operator:
         told = [*stale("firing loop", self.firing.completed, now)]
         swept = self.sweep.completed or self._started
         told += stale("sweep of the schedules against a fresh list", swept, now, SWEEP_STALE_SECONDS)
-        if not self.sweep.loaded:
+        if not self.sweep.loaded.is_set():
             told += stale("start of the load of the schedules", self._started, now, LOADED_WITHIN_SECONDS)
         if self.sweep.behind_since is not None:
             told += stale("watch on schedules, which missed a change", self.sweep.behind_since, now)
@@ -166,7 +156,7 @@ class Operator:
         if self.preflight.waiting_for is not None:
             return (self.preflight.waiting_for,)
         told = [] if self.keeper.held() else ["the Lease of this operator is not held"]
-        return told if self.sweep.loaded else [*told, "the schedules are not loaded yet"]
+        return told if self.sweep.loaded.is_set() else [*told, "the schedules are not loaded yet"]
 
     def exposition(self) -> bytes:
         """The metrics as Prometheus reads them."""
@@ -193,7 +183,6 @@ class Operator:
 
     async def _begin(self) -> None:
         await self.preflight.wait()
-        await self.keeper.start()
         await self._poller.refresh()
         self._started = self._api.clock.monotonic()
         self._watch.start()
@@ -202,12 +191,13 @@ class Operator:
         now = self._api.clock.now
 
         def sweep_pause() -> float:
-            return SWEEP_SECONDS if self.sweep.loaded else LOADING_SECONDS
+            return SWEEP_SECONDS if self.sweep.loaded.is_set() else LOADING_SECONDS
 
         return {
             "firing loop": self.firing.run(self.keeper.beat),
             "watch": self._watch_ended(),
             "presence": self._poller.run(),
+            "lease": self._lease(),
             "membership": self._membership(),
             "status writer": self.status.run(self.index),
             "reporter": self.reporter.run(),
@@ -218,15 +208,21 @@ class Operator:
             "retention": repeat("retention", lambda: self._retention.prune(now()), lambda: RETENTION_SECONDS),
         }
 
+    async def _lease(self) -> None:
+        """A share is ours only when we know what is in it: until then the others fire it."""
+        await self.sweep.loaded.wait()
+        await self.keeper.start()
+        await asyncio.Event().wait()
+
     async def _watch_ended(self) -> None:
         await self._watch.ended.wait()
 
     async def _membership(self) -> None:
         """When the live operators change, so do the shares: look at every status again."""
         while True:
-            members = self.attendance.operators()
+            members = self.attendance.operators() if self.keeper.held() else frozenset()
             if members != self._members:
-                _LOG.info("live operators: %s", ", ".join(sorted(members)))
+                _LOG.info("live operators: %s", ", ".join(sorted(members)) or "our own Lease is not held")
                 self._members = members
                 for entry in self.index:
                     self.status.touch(entry.name)
@@ -262,7 +258,7 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     api = await open_api(settings.connect, settings.namespace, "operator")
     try:
-        operator = Operator(settings, api, new_identity())
+        operator = Operator(settings, api, new_identity("operator"))
         _LOG.info(
             "starting",
             extra={"namespace": api.namespace, "identity": operator.keeper.name, "tzdata": tzdata_version()},

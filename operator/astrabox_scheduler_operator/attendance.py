@@ -6,6 +6,7 @@ from typing import Protocol
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.firing import PRESENCE_SETTLE
 from astrabox_scheduler_crds.presence import Presence, PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
 
@@ -28,6 +29,10 @@ class Attendance(Protocol):
 
     def operators(self) -> frozenset[str]:
         """Names of the live operators, our own among them."""
+        ...
+
+    def steady(self) -> bool:
+        """Whether the Leases have been seen for long enough that who is not among them is not there."""
         ...
 
     async def refresh(self) -> None:
@@ -60,6 +65,10 @@ class LeaseAttendance:
     def operators(self) -> frozenset[str]:
         """Names of the live operators, our own among them."""
         return self.observer.presence("operator", self.clock.monotonic()).live | {self.keeper.name}
+
+    def steady(self) -> bool:
+        """Whether the Leases have been listed without a gap for PRESENCE_SETTLE."""
+        return self.poller.steady_for() >= PRESENCE_SETTLE.total_seconds()
 
     async def refresh(self) -> None:
         """Read all Leases now. Raises ApiError."""

@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pydantic import ValidationError
 
+from astrabox_scheduler_client.environment import SettingsError
 from astrabox_scheduler_client.errors import ApiError, ConnectError
 from astrabox_scheduler_crds.cron import ZoneDataMissing
 from astrabox_scheduler_operator.logs import configure_logs
-from astrabox_scheduler_operator.settings import Settings, SettingsError, settings_help
+from astrabox_scheduler_operator.settings import Settings, settings_help
 
 _DISTRIBUTION = "astrabox-scheduler-kubernetes"
 _PROGRAM = "astrabox_scheduler_operator"
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:
-        sys.stderr.write(f"{_PROGRAM}: {error}\n")
+        told = "".join(f"- {each}\n" for each in error.problems)
+        sys.stderr.write(f"{_PROGRAM}: the environment cannot be used:\n{told}")
         return 2
     configure_logs(settings.log_level, settings.log_format)
     # Imported late: kopf and what it brings are not needed to refuse settings or to show help.

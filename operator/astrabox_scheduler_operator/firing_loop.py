@@ -179,7 +179,7 @@ class FiringLoop:
                 # Its owner reports through the status; when the owner goes, it becomes ours.
                 self._index.postpone(entry, now + RECHECK_OTHERS)
                 return
-            decision = decide(due, now, plan.providers, self._window)
+            decision = decide(due, now, plan.providers, self._window, settled=self._attendance.steady())
             if decision is Decision.FIRE:
                 plan.fire.append(Candidate(entry, due, entry.version))
                 return

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from astrabox_scheduler_client.errors import Conflict, MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.recovery import NO_PROVIDER_MESSAGE, NO_PROVIDER_REASON, Orphan, settle_orphan
@@ -38,7 +38,10 @@ class OrphanStore(Protocol):
 
 
 class Orphans:
-    """`settle` costs nothing while a provider is live, or while another operator has this share."""
+    """`settle` costs nothing while a provider is live, or while another operator has this share.
+
+    Nor is anything believed shortly after the API server was away: providers need a moment to renew.
+    """
 
     def __init__(self, runs: OrphanStore, attendance: Attendance, metrics: Metrics) -> None:
         self._runs = runs
@@ -63,21 +66,31 @@ class Orphans:
         return cancelled
 
     def _needed(self) -> bool:
-        if not self._attendance.held() or self._attendance.providers().live:
+        if not self._attendance.held() or not self._attendance.steady() or self._attendance.providers().live:
             return False
         return is_ours(_SHARE, self._attendance)
 
     async def _one(self, meta: ObjectMeta, now: datetime) -> bool:
         try:
             run = await self._runs.get(meta.name)
-            if run.status.finished or settle_orphan(run, self._attendance.providers()) is Orphan.ADOPT:
-                self._kept.add(_identity(meta))
+            settled = (
+                Orphan.ADOPT if run.status.finished else settle_orphan(run, self._attendance.providers())
+            )
+            if settled is not Orphan.CANCEL:
+                if settled is Orphan.ADOPT:
+                    self._kept.add(_identity(meta))
                 return False
             status = with_cancellation(run.status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, now)
             patch = status_patch(run.status, status)
             await self._runs.patch_status(meta.name, patch, run.metadata.resource_version)
         except (Conflict, NotFound, MalformedAnswer, TransitionError):
             return False  # it changed meanwhile; the next sweep sees what it is then
+        except ApiError as error:
+            if not error.permanent:
+                raise
+            _LOG.warning("a run cannot be cancelled: %s", error, extra={"run": meta.name})
+            self._kept.add(_identity(meta))  # the others go on, and it is tried when it changes
+            return False
         self._metrics.runs_cancelled.inc()
         _LOG.info("a run was cancelled", extra={"run": meta.name, "reason": NO_PROVIDER_REASON})
         return True

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.errors import Conflict, NotFound
-from astrabox_scheduler_crds import labels
+from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
+from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_crds.lease import Lease
 from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.recovery import lease_is_needed
 from astrabox_scheduler_crds.retention import expired_runs
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
@@ -17,11 +20,21 @@ from astrabox_scheduler_operator.metrics import Metrics
 
 RETENTION_SECONDS: Final = 60.0
 SHARE: Final = "retention"
+MAX_REFUSED: Final = 20
+"""So many deletes may be refused for good in one round; the oldest that are refused hold up no other."""
 _CONCURRENCY: Final = 4
 _LOG = logging.getLogger(__name__)
 
 
-class FinishedRuns(Protocol):
+class Deletes(Protocol):
+    """A store that objects are deleted from."""
+
+    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        """Delete one. Raises ApiError."""
+        ...
+
+
+class FinishedRuns(Deletes, Protocol):
     """The calls for runs that retention needs."""
 
     async def list_finished_metadata(self) -> list[ObjectMeta]:
@@ -32,21 +45,23 @@ class FinishedRuns(Protocol):
         """Metadata of every other run. Raises ApiError."""
         ...
 
-    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
-        """Delete one. Raises ApiError."""
-        ...
 
-
-class LeaseStore(Protocol):
+class LeaseStore(Deletes, Protocol):
     """The calls for Leases that retention needs."""
 
     async def list(self) -> list[Lease]:
         """All Leases of ours. Raises ApiError."""
         ...
 
-    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
-        """Delete one. Raises ApiError."""
-        ...
+
+@dataclass(slots=True)
+class _Round:
+    """What became of the deletes of one kind; `count` is called for each that was carried out."""
+
+    count: Callable[[], object]
+    deleted: int = 0
+    refused: int = 0
+    example: ApiError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,7 @@ class Retention:
     idle: asyncio.Event
     keep: int
     window: timedelta
+    _refused: set[str] = field(default_factory=set, init=False)
 
     async def prune(self, now: datetime) -> int:
         """Delete what has to go, if this operator has that share; how many runs. Raises ApiError."""
@@ -67,57 +83,78 @@ class Retention:
             return 0
         finished = await self.runs.list_finished_metadata()
         expired = expired_runs(finished, keep=self.keep, floor=2 * self.window, now=now)
-        deleted = await self._delete_runs(expired)
-        await self._prune_leases(now)
+        deleted = await self._delete("finished runs", self.runs, expired, self.metrics.runs_deleted.inc)
+        await self._delete("Leases", self.leases, await self._lapsed_leases(now))
         return deleted
 
-    async def _delete_runs(self, expired: list[ObjectMeta]) -> int:
-        deleted = 0
-        waiting = iter(expired)
+    async def _delete(
+        self,
+        what: str,
+        store: Deletes,
+        doomed: Sequence[ObjectMeta],
+        count: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Delete behind the bursts. What is refused for good is told once; any other ApiError is raised."""
+        waiting, done = deque(doomed), _Round(count)
 
-        async def work() -> None:
-            nonlocal deleted
-            for meta in waiting:
+        async def work(_: int) -> None:
+            while waiting and done.refused < MAX_REFUSED:
+                meta = waiting.popleft()
                 await self.idle.wait()
-                try:
-                    await self.runs.delete(meta.name, meta.uid, meta.resource_version)
-                except (Conflict, NotFound):
-                    continue  # somebody touched it: the next time
-                deleted += 1
-                self.metrics.runs_deleted.inc()
+                await self._delete_one(store, meta, done)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(_CONCURRENCY, len(expired))):
-                group.create_task(work())
-        if deleted:
-            _LOG.info("deleted finished runs", extra={"count": deleted})
-        return deleted
+        try:
+            await fan_out(work, range(min(_CONCURRENCY, len(doomed))))
+        finally:
+            if done.deleted:
+                _LOG.info("deleted %s", what, extra={"count": done.deleted})
+            self._tell_refused(what, done)
+        return done.deleted
 
-    async def _prune_leases(self, now: datetime) -> None:
-        live = self.attendance.operators() | self.attendance.providers().live
-        horizon = now - 2 * self.window
+    async def _delete_one(self, store: Deletes, meta: ObjectMeta, done: _Round) -> None:
+        try:
+            await store.delete(meta.name, meta.uid, meta.resource_version)
+        except (Conflict, NotFound):
+            return  # somebody touched it: the next time
+        except ApiError as error:
+            if not error.permanent:
+                raise
+            done.refused, done.example = done.refused + 1, error
+        else:
+            done.deleted += 1
+            done.count()
+
+    def _tell_refused(self, what: str, done: _Round) -> None:
+        if done.example is None:
+            self._refused.discard(what)
+        elif what not in self._refused:
+            self._refused.add(what)
+            told = "%s cannot be deleted, trying on: %s"
+            _LOG.warning(told, what, done.example, extra={"count": done.refused})
+
+    async def _lapsed_leases(self, now: datetime) -> list[ObjectMeta]:
+        """Leases that neither say who is there nor prove a due time that may still matter."""
         leases = await self.leases.list()
-        old = [lease for lease in leases if _is_old(lease, live, horizon)]
-        if not old:
-            return
-        unfinished = await self.runs.list_unfinished_metadata()
-        used = {meta.labels.get(labels.ASSIGNEE_LABEL) for meta in unfinished}
-        newest = _newest_operator(leases)
-        for lease in old:
-            name = lease.metadata.name
-            needed = lease_is_needed(lease.spec.renew_time, horizon, has_unfinished_runs=name in used)
-            if needed or name == newest:
-                continue
-            try:
-                await self.leases.delete(name, lease.metadata.uid, lease.metadata.resource_version)
-            except (Conflict, NotFound):
-                continue
+        live = self.attendance.operators() | self.attendance.providers().live
+        kept = live | {_newest_operator(leases)}
+        horizon = now - 2 * self.window
+        old = [
+            lease
+            for lease in leases
+            if lease.metadata.name not in kept and not lease_is_needed(lease.spec.renew_time, horizon)
+        ]
+        providers = [lease for lease in old if lease.role == "provider"]
+        if providers:
+            horizon = min(horizon, _oldest_due(await self.runs.list_unfinished_metadata(), horizon))
+            providers = [each for each in providers if not lease_is_needed(each.spec.renew_time, horizon)]
+        operators = [lease for lease in old if lease.role == "operator"]
+        return [lease.metadata for lease in (*providers, *operators)]
 
 
-def _is_old(lease: Lease, live: frozenset[str], horizon: datetime) -> bool:
-    if lease.role not in ("provider", "operator") or lease.metadata.name in live:
-        return False
-    return not lease_is_needed(lease.spec.renew_time, horizon, has_unfinished_runs=False)
+def _oldest_due(unfinished: Iterable[ObjectMeta], otherwise: datetime) -> datetime:
+    """The due time of the oldest unfinished scheduled run: who was there at it may yet be asked."""
+    parsed = (parse_scheduled_run_name(meta.name) for meta in unfinished)
+    return min((found[1] for found in parsed if found is not None), default=otherwise)
 
 
 def _newest_operator(leases: list[Lease]) -> str | None:

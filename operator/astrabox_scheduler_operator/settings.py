@@ -1,20 +1,17 @@
-"""Settings from the environment; all faults are told at once, each with what to do."""
+"""What can be set for an operator: environment variables."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from astrabox_scheduler_client.connect import ConnectSettings
+from astrabox_scheduler_client.environment import read_settings
 from astrabox_scheduler_crds.retention import DEFAULT_KEEP
 
 PREFIX: Final = "ASTRABOX_SCHEDULER_OPERATOR_"
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
-
-
-class SettingsError(ValueError):
-    """The environment cannot be used; the message names every variable at fault and what to write."""
 
 
 class Settings(BaseModel):
@@ -54,25 +51,15 @@ class Settings(BaseModel):
     def _in_capitals(cls, value: object) -> object:
         return value.upper() if isinstance(value, str) else value
 
+    @field_validator("log_format", mode="before")
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+    def _in_small_letters(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Read every variable that begins with the prefix. Raises SettingsError."""
-        known = {PREFIX + name.upper(): name for name in cls.model_fields}
-        given = {name: text.strip() for name, text in environment.items() if name.startswith(PREFIX)}
-        faults = [
-            f"{name} is not a setting: use one of {', '.join(sorted(known))}"
-            for name in sorted(given.keys() - known.keys())
-        ]
-        values = {known[name]: text for name, text in given.items() if name in known and text}
-        try:
-            settings = cls(**values)  # pydantic reads numbers from text
-        except ValidationError as error:
-            faults += [_fault(str(each["loc"][0]), each["msg"]) for each in error.errors(include_url=False)]
-        if faults:
-            raise SettingsError(
-                "the environment cannot be used:\n" + "\n".join(f"- {each}" for each in faults)
-            )
-        return settings
+        return read_settings(cls, PREFIX, environ)
 
     @property
     def catch_up_window(self) -> timedelta:
@@ -83,11 +70,6 @@ class Settings(BaseModel):
     def connect(self) -> ConnectSettings:
         """Which cluster."""
         return ConnectSettings(kubeconfig=self.kubeconfig, context=self.context)
-
-
-def _fault(field: str, message: str) -> str:
-    described = Settings.model_fields[field].description
-    return f"{PREFIX}{field.upper()}: {message[0].lower()}{message[1:]} ({described})"
 
 
 def settings_help() -> str:

@@ -79,12 +79,12 @@ class StatusWriter:
                 group.create_task(self._work(index))
 
     async def flush(self, index: ScheduleIndex) -> None:
-        """Write what waits, at once."""
+        """Write what waits, at once, and each name once: what fails now waits for another operator."""
+        names = iter(tuple(self._waiting))
 
         async def work() -> None:
-            while self._waiting:
-                name = next(iter(self._waiting))
-                del self._waiting[name]
+            for name in names:
+                self._waiting.pop(name, None)
                 await self.write(index, name)
 
         async with asyncio.TaskGroup() as group:
@@ -146,6 +146,9 @@ class StatusWriter:
             name = await self._next()
             try:
                 await self.write(index, name)
+            except asyncio.CancelledError:
+                self.touch(name)  # the process ends: `flush` writes it
+                raise
             finally:
                 self._busy.discard(name)
 

@@ -1,5 +1,6 @@
 """Proves that the watch is alive: a fresh list is compared with the index, again and again."""
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,8 +54,8 @@ class Sweep:
         self._clock = clock
         self._metrics = metrics
         self._differing: dict[str, _Difference] = {}
-        self.loaded = False
-        """True once the index has held everything that a list showed."""
+        self.loaded = asyncio.Event()
+        """Set once the index has held everything that a list showed."""
         self.completed: float | None = None
         """Monotonic seconds at the end of the last successful sweep."""
         self.behind_since: float | None = None
@@ -70,10 +71,13 @@ class Sweep:
         listed = await self._schedules.enabled_versions()
         held = self._index.enabled_versions()
         names = {name for name in listed.keys() | held.keys() if listed.get(name) != held.get(name)}
-        self.loaded = self.loaded or not names
+        if not names:
+            self.loaded.set()
         self._differing = {name: self._first_seen(name, listed.get(name), begun) for name in names}
         stale = [
-            name for name in names if self.loaded and begun - self._differing[name].since >= LASTING_SECONDS
+            name
+            for name in names
+            if self.loaded.is_set() and begun - self._differing[name].since >= LASTING_SECONDS
         ]
         for name in stale[:_MAX_REREADS]:
             await self._read_again(name, now)

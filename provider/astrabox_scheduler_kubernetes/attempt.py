@@ -1,29 +1,38 @@
 """One attempt at one run: the order of checks, writes and calls that the guarantees rest on.
 
-    confirmed recently? -> claim (saved) -> still confirmed recently? -> start_session -> save the
-    Session -> admit_turn -> save the turn
+    due in our time? -> confirmed recently? -> claim (saved) -> still confirmed recently? ->
+    start_session -> save the Session -> admit_turn -> save the turn
 
 The claim is saved before AstraBox is called, so that a run that kills its process uses up its
-attempts. No call is made while the Lease is not held, nor after a stop has begun.
+attempts. No call is made while the Lease is not held, nor after a stop has begun. A claim under
+which no call was made is taken back, whatever ended the attempt: a run that was never started is
+to be confirmed again by whoever has it next (G5).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, MalformedAnswer, NotFound
 from astrabox_scheduler_crds.firing import START_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError, decode_payload
-from astrabox_scheduler_crds.recovery import DISABLED_MESSAGE, DISABLED_REASON
+from astrabox_scheduler_crds.recovery import (
+    DISABLED_MESSAGE,
+    DISABLED_REASON,
+    NO_PROVIDER_MESSAGE,
+    NO_PROVIDER_REASON,
+    Orphan,
+)
 from astrabox_scheduler_crds.run import Phase, RunInvocation, RunStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import (
     RetryPolicy,
+    status_patch,
     with_attempt,
     with_cancellation,
     with_exhaustion,
@@ -35,11 +44,13 @@ from astrabox_scheduler_crds.transitions import (
 from astrabox_scheduler_kubernetes.calls import CallFailedError, Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Dropped, Recorder, RunStore
+from astrabox_scheduler_kubernetes.telling import Told
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _START_MAX_AGE = timedelta(seconds=START_MAX_AGE_SECONDS)
+_TRIES = 4
 
 
 class Fence(Protocol):
@@ -52,6 +63,10 @@ class Fence(Protocol):
     @property
     def lapses(self) -> int:
         """How often it was lost."""
+
+    @property
+    def acquired(self) -> datetime | None:
+        """Since when it is ours without a gap (aware UTC), None while it is not."""
 
     def held(self) -> bool:
         """Whether it is surely ours."""
@@ -68,12 +83,15 @@ class Desk:
     runs: RunStore
     recorder: Recorder
     confirming: Confirming
+    settle: Callable[[RunInvocation, datetime], Awaitable[Orphan]]
+    """What becomes of a run due before the given time, at which our Lease was acquired. Raises ApiError."""
     fence: Fence
     calls: Calls
     policy: RetryPolicy
     clock: ServerClock
     timing: Timing
     stopping: Callable[[], bool]
+    told: Told = field(default_factory=Told)
 
 
 class Attempt:
@@ -86,7 +104,8 @@ class Attempt:
         self.lost = False
         """Set by whoever cancels the attempt because the run is not ours any more."""
         self._desk = desk
-        self._claimed = False
+        self._claim: RunStatus | None = None
+        """What was to be saved as the claim; whether it was is told by `run`, or by another look."""
         self._called = False
         self._confirmed_at: datetime | None = None
 
@@ -104,7 +123,9 @@ class Attempt:
         except ApiError as error:
             if error.permanent or isinstance(error, MalformedAnswer):
                 self.lost = True  # the sweep takes it up again as long as it is ours
-                _LOG.error("run %s cannot be read or written: %s", self.entry.name, error)
+                version = self.entry.version if self.run is None else self.run.metadata.resource_version
+                level = self._desk.told.level(logging.ERROR, self.entry.name, version, type(error))
+                _LOG.log(level, "run %s cannot be read or written: %s", self.entry.name, error)
                 return None
             _LOG.warning("run %s waits, its state cannot be read: %s", self.entry.name, error)
             return self._now() + timedelta(seconds=max(self._desk.timing.recheck, error.retry_after or 0.0))
@@ -112,27 +133,80 @@ class Attempt:
     async def hand_over(self) -> None:
         """Leave the run to others; an attempt cut short this way counts nothing. Raises ApiError.
 
-        Nothing is done for a run that is not ours any more.
+        Nothing but a claim taken back for a run that is not ours any more.
         """
+        await self.take_back()
         if self.lost:
             return
-        version = self.entry.version
+        name, version = self.entry.name, self.entry.version
         try:
-            if self.run is not None:
-                if self._claimed and self.run.status.phase == Phase.RUNNING:
-                    called = self._called
-                    self.run = await self._desk.recorder.save(
-                        self.run, lambda status: with_release(status, called=called)
-                    )
-                    _LOG.info(
-                        "run %s is handed over in attempt %d", self.entry.name, self.run.status.attempts
-                    )
-                if self.run.status.finished:
+            for _ in range(_TRIES):
+                if self.run is not None:
+                    if self._claim_stands(self.run.status):
+                        await self._save(lambda status: with_release(status, called=self._called))
+                        _LOG.info("run %s is handed over in attempt %d", name, self._status.attempts)
+                    if self.run.status.finished:
+                        return
+                    version = self.run.metadata.resource_version
+                if await self._desk.recorder.unassign(name, version):
                     return
-                version = self.run.metadata.resource_version
-            await self._desk.recorder.unassign(self.entry.name, self.entry.assignee, version)
+                # Changed since: by somebody, or by a claim that was cut off and has arrived after all.
+                self.run = await self._desk.runs.get(name)
+                if self.run.metadata.labels.get(ASSIGNEE_LABEL) != self.entry.assignee:
+                    return
+        except NotFound:
+            return
         except Dropped as why:
-            _LOG.info("run %s is dropped: %s", self.entry.name, why)
+            _LOG.info("run %s is dropped: %s", name, why)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the run may be stored as begun though AstraBox was never called for it."""
+        return self._claim is not None and not self._called
+
+    async def take_back(self) -> None:
+        """Undo a claim under which AstraBox was never called, whoever has the run by now.
+
+        The version decides: whoever has gone on with it since keeps it. Tries until that is known, or
+        the store refuses for good.
+        """
+        if not self.untouched or self.run is None or self.run.status.finished:
+            return
+        pauses = Pauses(self._desk.timing)
+        run = self.run if self.run.status == self._claim else None
+        while True:
+            try:
+                run = run or await self._desk.runs.get(self.entry.name)
+                if run.status == self._claim:
+                    self.run = await self._freed(run)
+                    _LOG.info("run %s was claimed and not started: the claim is taken back", self.entry.name)
+            except Conflict:
+                run = None
+                continue
+            except ApiError as error:
+                if error.permanent and not isinstance(error, Forbidden) and error.reason != "NotServed":
+                    if not isinstance(error, NotFound):
+                        _LOG.warning("the claim of run %s cannot be taken back: %s", self.entry.name, error)
+                    return
+                run = None
+                await asyncio.sleep(pauses.next(error.retry_after))
+                continue
+            return
+
+    async def _freed(self, run: RunInvocation) -> RunInvocation:
+        status = with_release(run.status, called=False)
+        patch, version = status_patch(run.status, status), run.metadata.resource_version
+        metadata = await self._desk.runs.patch_status(self.entry.name, patch, version)
+        return run.changed(metadata=metadata, status=status)
+
+    def _claim_stands(self, status: RunStatus) -> bool:
+        """Whether the attempt is the latest one, and not released."""
+        claim = self._claim
+        return (
+            claim is not None
+            and status.phase == Phase.RUNNING
+            and (status.attempts, status.releases) == (claim.attempts, claim.releases)
+        )
 
     async def _carry_out(self) -> datetime | None:
         run = await self._read()
@@ -142,22 +216,46 @@ class Attempt:
         self._check_fence()
         if self._desk.policy.exhausted(run.status):
             await self._save(lambda status: with_exhaustion(status, self._now()))
-            _LOG.warning("run %s failed for good: %s", self.entry.name, self._status.last_error)
+            _LOG.warning("run %s failed for good: its retries are used up", self.entry.name)
             return None
-        self._called = run.status.started
-        must_confirm = run.spec.trigger == "schedule" and not run.status.started
+        scheduled = run.spec.trigger == "schedule"
+        if scheduled and not run.status.started and (settled := await self._settled(run)) is not Orphan.ADOPT:
+            return (
+                self._now() + timedelta(seconds=self._desk.timing.recheck) if settled is Orphan.WAIT else None
+            )
         if run.spec.created_by is not None:
             self._confirmed_at = run.spec.created_by.confirmed_at
-        if must_confirm and not await self._still_enabled():
+        if scheduled and not run.status.started and not await self._still_enabled():
             return None
         self._check_fence()
         self._check_stop()
-        await self._save(lambda status: with_attempt(status, self.entry.assignee, self._now()))
-        self._claimed = True
+        await self._save(self._begun)
         _LOG.info("run %s: attempt %d begins", self.entry.name, self._status.attempts)
-        if must_confirm and not await self._still_enabled_for_sure():
+        if scheduled and not self._called and not await self._still_enabled_for_sure():
             return None
         return await self._call_astrabox()
+
+    def _begun(self, status: RunStatus) -> RunStatus:
+        """The claim on top of `status`, which may be newer than what was read at first."""
+        self._called = status.started
+        self._claim = with_attempt(status, self.entry.assignee, self._now())
+        return self._claim
+
+    async def _settled(self, run: RunInvocation) -> Orphan:
+        """What becomes of a scheduled run that was never started, if it was due before our time.
+
+        Somebody assigned it to us, but the one who was there at the due time may only have looked alive.
+        """
+        acquired, due = self._desk.fence.acquired, run.spec.due_time
+        if acquired is None or due is None or due >= acquired:
+            return Orphan.ADOPT
+        settled = await self._desk.settle(run, acquired)
+        if settled is Orphan.CANCEL:
+            await self._save(
+                lambda status: with_cancellation(status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, self._now())
+            )
+            _LOG.info("run %s is cancelled: no process was there at its due time", self.entry.name)
+        return settled
 
     async def _call_astrabox(self) -> datetime | None:
         assert self.run is not None
@@ -173,22 +271,22 @@ class Attempt:
             self._before_call()
             turn = await calls.admit_turn(self.run, self._status.session_id)
         except CallFailedError as failure:
-            return await self._failed(str(failure), permanent=failure.permanent)
+            return await self._failed(str(failure), failure.told, permanent=failure.permanent)
         except PayloadError as error:
-            return await self._failed(str(error), permanent=True)
+            return await self._failed(str(error), str(error), permanent=True)
         await self._save(lambda status: with_turn(status, turn.turn_id, turn.command_id, self._now()))
         _LOG.info("run %s has succeeded with turn %s", self.entry.name, turn.turn_id)
         return None
 
-    async def _failed(self, error: str, *, permanent: bool) -> datetime | None:
+    async def _failed(self, error: str, told: str, *, permanent: bool) -> datetime | None:
         policy = self._desk.policy
         await self._save(
             lambda status: with_failure(status, error, permanent=permanent, policy=policy, now=self._now())
         )
         if self._status.finished:
-            _LOG.warning("run %s failed for good: %s", self.entry.name, error)
+            _LOG.warning("run %s failed for good: %s", self.entry.name, told)
         else:
-            _LOG.info("run %s: attempt %d failed: %s", self.entry.name, self._status.attempts, error)
+            _LOG.info("run %s: attempt %d failed: %s", self.entry.name, self._status.attempts, told)
         return self._status.next_attempt_time
 
     async def _still_enabled(self) -> bool:

@@ -15,11 +15,15 @@ _T = TypeVar("_T")
 
 
 class CallFailedError(Exception):
-    """A call that did not do its work; the text goes into the ledger, `permanent` ends the run."""
+    """A call that did not do its work; the text goes into the ledger, `permanent` ends the run.
 
-    def __init__(self, text: str, *, permanent: bool) -> None:
+    `told` goes into the logs: of what AstraBox raised only the type, since its text can quote a prompt.
+    """
+
+    def __init__(self, text: str, *, permanent: bool, told: str = "") -> None:
         super().__init__(text)
         self.permanent = permanent
+        self.told = told or text
 
 
 def invocation(run: StoredRun) -> RunInvocation:
@@ -70,7 +74,7 @@ class Calls:
             async with asyncio.timeout(timeout) as limit:
                 return await call()
         except RunPermanentError as error:
-            raise CallFailedError(_text(error), permanent=True) from error
+            raise CallFailedError(_text(error), permanent=True, told=type(error).__name__) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -79,7 +83,9 @@ class Calls:
         except Exception as error:
             # Whatever AstraBox raises is a failure of this run, and of no other.
             late = f"{name} did not answer within {timeout:g} seconds"
-            raise CallFailedError(late if limit.expired() else _text(error), permanent=False) from error
+            if limit.expired():
+                raise CallFailedError(late, permanent=False) from error
+            raise CallFailedError(_text(error), permanent=False, told=type(error).__name__) from error
 
 
 def _text(error: BaseException) -> str:

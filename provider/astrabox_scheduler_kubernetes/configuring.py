@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from astrabox_scheduler_client.environment import SettingsError
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_kubernetes import seam
 from astrabox_scheduler_kubernetes.engine import Engine
 from astrabox_scheduler_kubernetes.preflight import missing
 from astrabox_scheduler_kubernetes.seam import SchedulerConfigurationError
-from astrabox_scheduler_kubernetes.settings import Settings, SettingsError
+from astrabox_scheduler_kubernetes.settings import Settings
 from astrabox_scheduler_kubernetes.store import Store
 from astrabox_scheduler_kubernetes.timing import Timing
 

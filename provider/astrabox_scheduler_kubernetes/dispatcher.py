@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 
 from astrabox_scheduler_client.errors import ApiError
@@ -15,6 +16,7 @@ from astrabox_scheduler_kubernetes.attempt import Attempt, Desk, HandedOver
 from astrabox_scheduler_kubernetes.drain import Drain
 from astrabox_scheduler_kubernetes.intake import Intake, Term
 from astrabox_scheduler_kubernetes.takeover import Providers, Takeover
+from astrabox_scheduler_kubernetes.telling import trace_of
 from astrabox_scheduler_kubernetes.waiting import Entry, Waiting, progress_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -39,8 +41,8 @@ class Dispatcher:
         self._timing = desk.timing
         self._clock = desk.clock
         self._concurrency = concurrency
-        self._intake = Intake(runs, desk.timing, self.take, self._gone)
-        self._takeover = Takeover(runs, providers, desk.clock, self, self._term)
+        self._intake = Intake(runs, desk.timing, self.take, self._gone, desk.told)
+        self._takeover = Takeover(runs, providers, desk.clock, self, current=self._term, told=desk.told)
         self._waiting = Waiting()
         self._in_progress: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}
         self._services: list[asyncio.Task[None]] = []
@@ -190,19 +192,26 @@ class Dispatcher:
             again = await attempt.carry_out()
         except HandedOver:
             return  # stays in hand until the drain has written it
-        except Exception:  # noqa: BLE001 - logged; one run must not end all others
+        except Exception as error:  # noqa: BLE001 - logged; one run must not end all others
             attempt.lost = True
-            _LOG.exception("run %s is left to the next sweep by a fault", entry.name)
+            _LOG.error("run %s is left to the next sweep by a fault: %s", entry.name, trace_of(error))
         except asyncio.CancelledError:
             if not attempt.lost:
                 raise
+        if attempt.lost:
+            await attempt.take_back()  # in hand until then, so that our own sweep does not come between
         self._in_progress.pop(entry.name, None)
-        if again is not None and attempt.run is not None:
-            self.take(attempt.run, Term(entry.assignee, entry.lapses))
-        elif again is not None:
-            ready = self._monotonic_of(again)
-            self._add(Entry(entry.name, entry.assignee, entry.lapses, entry.version, ready))
+        if again is not None:
+            self._take_again(attempt, self._monotonic_of(again))
         self._work.set()
+
+    def _take_again(self, attempt: Attempt, ready: float) -> None:
+        entry, run = attempt.entry, attempt.run
+        if run is None:
+            self._add(replace(entry, ready=ready))
+        else:
+            version = run.metadata.resource_version
+            self._add(replace(entry, version=version, ready=ready, run=run, progress=progress_of(run)))
 
     def _monotonic_of(self, instant: datetime | None) -> float:
         if instant is None:
@@ -230,6 +239,6 @@ async def _for_ever(name: str, service: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await service()
-        except Exception:  # noqa: BLE001 - logged; see above
-            _LOG.exception("the %s loop failed and is begun again", name)
+        except Exception as error:  # noqa: BLE001 - logged; see above
+            _LOG.error("the %s loop failed and is begun again: %s", name, trace_of(error))
             await asyncio.sleep(_FAULT_PAUSE)

@@ -80,7 +80,8 @@ class Drain:
         try:
             async with asyncio.timeout(seconds):
                 async with asyncio.TaskGroup() as group:
-                    for attempt in attempts:
+                    # First those that others would take for started though they never were.
+                    for attempt in sorted(attempts, key=lambda each: not each.untouched):
                         group.create_task(hand_over(attempt))
         except TimeoutError:
             _LOG.warning("not all runs could be handed over in time: others find them by the Lease")

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import re
-import secrets
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.confirm import ScheduleConfirm
+from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
+from astrabox_scheduler_client.lease_term import monotonic
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -26,12 +25,12 @@ from astrabox_scheduler_kubernetes.requests import Requests
 from astrabox_scheduler_kubernetes.schedules import Schedules
 from astrabox_scheduler_kubernetes.seam import RunHandler, Schedule, ScheduledRun
 from astrabox_scheduler_kubernetes.settings import Settings
+from astrabox_scheduler_kubernetes.spared import SecondLook
 from astrabox_scheduler_kubernetes.store import ROLE, Store
 from astrabox_scheduler_kubernetes.takeover import Providers
 from astrabox_scheduler_kubernetes.timing import Timing
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
-_MAX_SLUG: Final = 40
 
 
 @dataclass(slots=True)
@@ -52,6 +51,8 @@ class Engine:
         self._store = Store(settings, clock)
         self._schedules = Schedules(self._store, timing, settings.max_active_schedules)
         self._requests = Requests(self._store, timing)
+        self._second_look = SecondLook(self._store, timing)
+        self._begun = monotonic()
         self._life: _Life | None = None
         self._changing = asyncio.Lock()
 
@@ -78,12 +79,18 @@ class Engine:
             if life is not None:
                 await self._end(life)
             await self._schedules.stop()
+            await self._second_look.stop()
 
     async def reconcile(self, schedules: Sequence[Schedule]) -> None:
         """See `Reconcile`."""
         with in_seam_words("The schedules could not be compared with the stored ones"):
             async with self._store.use() as api:
-                await Reconcile(api, self._timing, self._settings.max_active_schedules).run(schedules)
+                most, begun = self._settings.max_active_schedules, self._begun
+                reconcile = Reconcile(api, self._timing, most, lambda: monotonic() - begun)
+                try:
+                    await reconcile.run(schedules)
+                finally:
+                    await self._second_look.begin(reconcile.spared)
 
     async def apply(self, schedule: Schedule) -> None:
         """Create or change one schedule."""
@@ -143,6 +150,7 @@ class Engine:
             runs=api.runs,
             recorder=Recorder(api.runs, timing),
             confirming=Confirming(ScheduleConfirm(api.schedules, self._store.clock)),
+            settle=lambda run, since: providers.settle(run, since, self._store.clock, timing.presence),
             fence=keeper,
             calls=Calls(handler, settings.handler_timeout_seconds),
             policy=settings.retry_policy,
@@ -167,9 +175,3 @@ class Engine:
                 self._life = None
                 await self._store.release()
                 _LOG.info("dispatch has ended as %s", life.keeper.name)
-
-
-def new_identity() -> str:
-    """A Lease name that no other life has: the host's name and 40 random bits."""
-    slug = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower(), flags=re.ASCII).strip("-")[:_MAX_SLUG]
-    return f"{slug.strip('-') or 'host'}-{secrets.token_hex(4)}"

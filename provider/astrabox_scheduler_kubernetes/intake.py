@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from astrabox_scheduler_client.errors import ApiError, Gone
+from astrabox_scheduler_client.errors import ApiError, Gone, MalformedAnswer
 from astrabox_scheduler_client.runs import Runs, assigned_to
 from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_kubernetes.telling import Told
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -31,11 +32,13 @@ class Intake:
         timing: Timing,
         take: Callable[[RunInvocation, Term], None],
         gone: Callable[[str], None],
+        told: Told,
     ) -> None:
         self._runs = runs
         self._timing = timing
         self._take = take
         self._gone = gone
+        self._told = told
         self._failing = False
 
     async def follow(self, term: Term) -> None:
@@ -75,5 +78,8 @@ class Intake:
                 elif event.run is not None:
                     self._take(event.run, term)
                 elif event.type == "UNREADABLE":
-                    _LOG.error("run %s cannot be read and is left alone", event.name)
+                    level = self._told.level(
+                        logging.ERROR, event.name, event.resource_version, MalformedAnswer
+                    )
+                    _LOG.log(level, "run %s cannot be read and is left alone", event.name)
         return version

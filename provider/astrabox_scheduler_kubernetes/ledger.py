@@ -20,8 +20,12 @@ _STATUS: Final[dict[str, RunStatus]] = {
 
 def newest_first(runs: Iterable[RunInvocation], limit: int) -> list[ScheduledRun]:
     """The newest runs as rows; `limit` is clamped to 1..200."""
-    limit = min(max(limit, 1), MAX_LIMIT)
-    return [row(run) for run in sorted(runs, key=_age, reverse=True)[:limit]]
+    return [row(run) for run in sorted(runs, key=_age, reverse=True)[: clamped(limit)]]
+
+
+def clamped(limit: int) -> int:
+    """Within 1..200."""
+    return min(max(limit, 1), MAX_LIMIT)
 
 
 def row(run: RunInvocation) -> ScheduledRun:

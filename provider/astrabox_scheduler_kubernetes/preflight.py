@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, Unauthorized, Unreachable
-from astrabox_scheduler_crds.crd import field_paths, run_crd, schedule_crd
-from astrabox_scheduler_crds.labels import GROUP, ROLE_LABEL
+from astrabox_scheduler_crds.crd import lacking_fields
+from astrabox_scheduler_crds.labels import ROLE_LABEL
 from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from astrabox_scheduler_kubernetes.store import Store
@@ -21,7 +21,6 @@ ROLE_NAME: Final = "astrabox-scheduler-provider"
 _SILENT: Final = (
     f"the cluster has not answered within {LIMIT_SECONDS:g} seconds: check address, DNS and network policies"
 )
-_INSTALL: Final = "install the Helm chart astrabox-scheduler of this release"
 
 
 def missing(store: Store) -> list[str]:
@@ -84,27 +83,7 @@ async def _definitions(api: SchedulerApi) -> list[str]:
     except Forbidden as error:
         _LOG.warning("the fields of the resources could not be checked: %s", error)
         return []
-    return list(_lacking(document or {}))
-
-
-def _lacking(document: Mapping[str, Any]) -> Iterator[str]:
-    schemas = document.get("components", {}).get("schemas", {})
-    for wanted in (schedule_crd(), run_crd()):
-        kind = wanted["spec"]["names"]["kind"]
-        name = wanted["metadata"]["name"]
-        served = next((each for each in schemas.values() if _is_of(each, kind)), None)
-        if served is None:
-            yield f"the CustomResourceDefinition {name} is not installed: {_INSTALL}"
-            continue
-        schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        if lacking := sorted(set(field_paths(schema)) - set(field_paths(served))):
-            fields = ", ".join(lacking)
-            yield f"the CustomResourceDefinition {name} is older and lacks {fields}: upgrade the chart"
-
-
-def _is_of(schema: Mapping[str, Any], kind: str) -> bool:
-    kinds = schema.get("x-kubernetes-group-version-kind", ())
-    return any(each.get("group") == GROUP and each.get("kind") == kind for each in kinds)
+    return [str(each) for each in lacking_fields(document)]
 
 
 async def _rights(api: SchedulerApi) -> list[str]:
@@ -112,10 +91,11 @@ async def _rights(api: SchedulerApi) -> list[str]:
     if not denied:
         return []
     lines = [f"the account may not {each} in namespace {api.namespace}" for each in denied]
+    kubectl = f"kubectl -n {api.namespace}"
     hint = (
-        "to grant these rights, bind the account to the Role of the chart: "
-        f"kubectl -n {api.namespace} create rolebinding {ROLE_NAME} --role={ROLE_NAME} "
-        "--serviceaccount=<its namespace>:<its name>"
+        f"to grant these rights, run `{kubectl} apply -f deploy` of this release and bind the account "
+        f"to its Role: `{kubectl} create rolebinding {ROLE_NAME} --role={ROLE_NAME} "
+        "--serviceaccount=<its namespace>:<its name>`"
     )
     return [*lines, hint]
 
@@ -126,7 +106,11 @@ async def _operator(api: SchedulerApi) -> list[str]:
     except Forbidden:
         return []  # told among the rights
     if not leases:
-        hint = f"{_INSTALL} there, or set {PREFIX}NAMESPACE to the namespace that it works in"
+        hint = (
+            f"run `kubectl -n {api.namespace} apply -f deploy` of this release and, with the service account "
+            "astrabox-scheduler-operator, `python -m astrabox_scheduler_operator`; or set "
+            f"{PREFIX}NAMESPACE to the namespace that an operator works in"
+        )
         return [f"no operator has ever run in namespace {api.namespace}: {hint}"]
     now = api.clock.now()
     if all(

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from astrabox_scheduler_kubernetes import seam
 from astrabox_scheduler_kubernetes.seam import (
     RunHandler,
     Schedule,
@@ -108,7 +107,8 @@ class KubernetesSchedulerProvider(SchedulerProvider):
     def _settings(self) -> "Settings":
         if self._configured is not None:
             return self._configured
-        from astrabox_scheduler_kubernetes.settings import Settings, SettingsError  # noqa: PLC0415
+        from astrabox_scheduler_client.environment import SettingsError  # noqa: PLC0415
+        from astrabox_scheduler_kubernetes.settings import Settings  # noqa: PLC0415
 
         try:
             return Settings.from_environment(self._environ)
@@ -119,8 +119,3 @@ class KubernetesSchedulerProvider(SchedulerProvider):
         if self._engine_ is None:
             raise SchedulerConfigurationError("configure has not been called, or has failed")
         return self._engine_
-
-
-def seam_differences() -> list[str]:
-    """How the installed AstraBox differs from the one that this provider was written for."""
-    return seam.differences(KubernetesSchedulerProvider)

@@ -1,7 +1,16 @@
 """reconcile: one list, and only what differs is written.
 
-A schedule applied less than a minute ago is left alone: another process did that, and the snapshot
-at hand may be older. Each schedule is dealt with whatever becomes of the others; what failed is
+AstraBox changes its own record before it calls `apply`, so a snapshot holds every apply that came
+before it. What we know of the age of the snapshot at hand is that it was taken after this process was
+configured, and a moment before the call. So a schedule is left alone if its mark says that it was
+applied both since this process exists and less than a minute ago: the snapshot may be older than that
+apply, whoever made it, and whether or not that process is still there (in a rolling update it soon is
+not). A mark from before our own time protects nothing, not even seconds after a restart: our snapshot
+is newer. What was left alone and differs may also be an apply that AstraBox took back while the
+process that made it was lost; which one it is cannot be told from here, so it is not written over
+with a snapshot that is old by then, but looked at again and named in the logs (`spared`).
+
+Each schedule is dealt with whatever becomes of the others; what failed is
 raised at the end as one error: SchedulerUnavailable if the store failed for any (the same call may
 work later), else ScheduleCapacityExceeded, else InvalidSchedule.
 """
@@ -9,6 +18,7 @@ work later), else ScheduleCapacityExceeded, else InvalidSchedule.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from astrabox_scheduler_client.api import SchedulerApi
@@ -23,8 +33,9 @@ from astrabox_scheduler_kubernetes.seam import (
     ScheduleCapacityExceeded,
     SchedulerUnavailable,
 )
+from astrabox_scheduler_kubernetes.spared import Spared, is_other
 from astrabox_scheduler_kubernetes.timing import Timing
-from astrabox_scheduler_kubernetes.writing import Writing
+from astrabox_scheduler_kubernetes.writing import Writing, mark_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _T = TypeVar("_T")
@@ -41,12 +52,18 @@ _KINDS: Final = (
 
 
 class Reconcile:
-    """One pass over all schedules; `most`: enabled schedules that are accepted, None for no limit."""
+    """One pass over all schedules; `most`: enabled schedules that are accepted, None for no limit.
 
-    def __init__(self, api: SchedulerApi, timing: Timing, most: int | None) -> None:
+    `age` tells for how many seconds this process has been configured.
+    """
+
+    def __init__(self, api: SchedulerApi, timing: Timing, most: int | None, age: Callable[[], float]) -> None:
         self._api = api
         self._timing = timing
         self._most = most
+        self._age = age
+        self.spared: dict[str, Spared] = {}
+        """What was left alone though it differs, by the name of the object."""
         self._failures: dict[str, Exception] = {}
         self._changes = 0
 
@@ -61,7 +78,7 @@ class Reconcile:
                 self._failed(wants.pop(bad.name).deployment_id, fault)
         named = wants.keys() | {deployment_key(each) for each in self._failures}
         await self._each(
-            [each for name, each in stored.items() if name not in named and not self._left_alone(each)],
+            [each for name, each in stored.items() if name not in named and not self._left_alone(None, each)],
             self._remove,
             lambda each: each.spec.deployment_id,
         )
@@ -84,7 +101,7 @@ class Reconcile:
         return wants
 
     def _is_to_write(self, want: Wanted, stored: DeploymentSchedule | None) -> bool:
-        if stored is not None and self._left_alone(stored):
+        if stored is not None and self._left_alone(want, stored):
             return False
         try:
             spec = desired(want, stored, self._api.clock.now())
@@ -115,16 +132,23 @@ class Reconcile:
             accepted.append(want)
         return accepted
 
-    def _left_alone(self, stored: DeploymentSchedule) -> bool:
-        return applied_recently(stored, self._api.clock.now(), self._timing.recently)
+    def _left_alone(self, want: Wanted | None, stored: DeploymentSchedule) -> bool:
+        now = self._api.clock.now()
+        if not applied_recently(stored, now, min(self._timing.recently, self._age() + self._timing.clocks)):
+            return False
+        if is_other(want, stored, now):
+            self.spared[stored.metadata.name] = Spared(want, mark_of(stored))
+        return True
 
     async def _put(self, want: Wanted) -> None:
         self._changes += await Writing(self._api, self._timing).put(
-            want, marked=False, leave=self._left_alone
+            want, marked=False, leave=partial(self._left_alone, want)
         )
 
     async def _remove(self, stored: DeploymentSchedule) -> None:
-        await Writing(self._api, self._timing).remove(stored.metadata.name, None, leave=self._left_alone)
+        await Writing(self._api, self._timing).remove(
+            stored.metadata.name, None, leave=partial(self._left_alone, None)
+        )
         self._changes += 1
 
     async def _each(

@@ -69,23 +69,16 @@ class Recorder:
                     raise
                 await asyncio.sleep(pauses.next(error.retry_after))
 
-    async def unassign(self, name: str, assignee: str, version: str | None) -> None:
-        """Take our label off, so that others take the run; nothing if it is not ours by now.
+    async def unassign(self, name: str, version: str | None) -> bool:
+        """Take the assignee's label off, so that others take the run; False if it has another version by now.
 
         Raises ApiError.
         """
-        for _ in range(3):
-            try:
-                await self._runs.patch_labels(name, {ASSIGNEE_LABEL: None}, resource_version=version)
-            except NotFound:
-                return
-            except Conflict:
-                run = await self._runs.get(name)
-                if run.metadata.labels.get(ASSIGNEE_LABEL) != assignee or run.status.finished:
-                    return
-                version = run.metadata.resource_version
-            else:
-                return
+        try:
+            await self._runs.patch_labels(name, {ASSIGNEE_LABEL: None}, resource_version=version)
+        except Conflict:
+            return False
+        return True
 
     async def _write(self, run: RunInvocation, wanted: RunStatus) -> RunInvocation:
         patch = status_patch(run.status, wanted)

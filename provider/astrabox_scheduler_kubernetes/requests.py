@@ -4,21 +4,26 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Literal
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import AlreadyExists, ApiError, NotFound
+from astrabox_scheduler_client.errors import AlreadyExists, ApiError, MalformedAnswer, NotFound
+from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import TOKEN_CHARACTERS, deployment_key, requested_run_name
 from astrabox_scheduler_crds.run import Origin, RunInvocation, RunSpec
-from astrabox_scheduler_kubernetes.ledger import newest_first, row
+from astrabox_scheduler_kubernetes.ledger import clamped, newest_first, row
 from astrabox_scheduler_kubernetes.rules import check_deployment_id, payload_text, storable
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduledRun
 from astrabox_scheduler_kubernetes.store import ROLE, Store
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+_SMALL: Final = 32_768
+"""Characters of a payload."""
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -66,13 +71,54 @@ class Requests:
         return row(saved)
 
     async def list_runs(self, deployment_id: str, limit: int) -> list[ScheduledRun]:
-        """The newest runs of a Deployment. Raises errors of the store."""
+        """The newest runs of a Deployment. Raises errors of the store.
+
+        Where payloads are large, and runs many, only those of about as many runs as are asked for are
+        read. Small ones are all read in a list: it takes a tenth of the time of fifty reads.
+        """
         if not storable(deployment_id):
             return []  # nothing can have been stored
+        key, limit = deployment_key(deployment_id), clamped(limit)
         async with self._store.use() as api:
-            runs = await api.runs.list_for_deployment(deployment_key(deployment_id))
+            found = await api.runs.list_metadata_for_deployment(key)
+            found.sort(key=_second, reverse=True)
+            if len(found) <= 2 * limit or await self._small(api, found):
+                runs = await api.runs.list_for_deployment(key)
+            else:
+                runs = await self._newest(api, deployment_id, found, limit)
         # The key is a digest for most ids; somebody may label a run by hand with another's.
         return newest_first((run for run in runs if run.spec.deployment_id == deployment_id), limit)
+
+    async def _newest(
+        self, api: SchedulerApi, deployment_id: str, found: list[ObjectMeta], limit: int
+    ) -> list[RunInvocation]:
+        """The newest `limit` of this Deployment, and what was created in the same second as the last."""
+        runs: list[RunInvocation] = []
+        begin = 0
+        while begin < len(found) and len(runs) < limit:
+            end = begin + limit - len(runs)
+            while end < len(found) and _second(found[end]) == _second(found[end - 1]):
+                end += 1
+            read = await fan_out(partial(self._read, api), [each.name for each in found[begin:end]])
+            runs += [run for run in read if run is not None and run.spec.deployment_id == deployment_id]
+            begin = end
+        return runs
+
+    async def _small(self, api: SchedulerApi, found: list[ObjectMeta]) -> bool:
+        """Whether payloads are small, judged by the newest and the oldest run: most prompts never change."""
+        samples = await fan_out(partial(self._read, api), [found[0].name, found[-1].name])
+        return all(run is None or len(run.spec.payload) <= _SMALL for run in samples)
+
+    async def _read(self, api: SchedulerApi, name: str) -> RunInvocation | None:
+        """None for one that retention has taken since, or that cannot be read."""
+        try:
+            return await api.runs.get(name)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+        except MalformedAnswer:
+            _LOG.debug("run %s cannot be read and is left out of the history", name)
+        return None
 
     async def _payload_of(self, api: SchedulerApi, deployment_id: str, source: str) -> str:
         try:
@@ -111,6 +157,10 @@ class Requests:
         """Metadata of the run of this name if it is the one we created."""
         found = await api.runs.get(run.metadata.name)
         return found.metadata if found.spec == run.spec else None
+
+
+def _second(metadata: ObjectMeta) -> datetime:
+    return metadata.creation_timestamp or datetime.fromtimestamp(0, UTC)
 
 
 def _token() -> str:

@@ -1,6 +1,7 @@
 """After a write whose fate could not be found out, the old state is put back as soon as the store answers.
 
 AstraBox rolls its own write back when a call fails, so the stored schedule must be the old one again.
+The same holds for a call that was cancelled.
 """
 
 import asyncio
@@ -31,16 +32,22 @@ class Restorer:
 
     def begin(self, name: str, trail: Trail) -> None:
         """Put back what `trail` found first, until `take` is called or it is done."""
-        _LOG.warning("schedule %s: a write was not answered, the old state will be put back", name)
+        _LOG.warning(
+            "schedule %s: a call was cut short or not answered, the old state will be put back", name
+        )
         task = asyncio.create_task(self._restore(name, trail), name=f"astrabox restore {name}")
         self._doubts[name] = trail, task
 
     async def take(self, name: str) -> Trail | None:
         """Stop putting back, because another call begins; what was in doubt."""
         trail, task = self._doubts.pop(name, (None, None))
-        if task is not None:
+        if trail is not None and task is not None:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            try:
+                await asyncio.gather(task, return_exceptions=True)
+            except asyncio.CancelledError:
+                self.begin(name, trail)  # the other call has ended before it began
+                raise
         return trail
 
     async def stop(self) -> None:

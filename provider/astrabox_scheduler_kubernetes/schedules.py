@@ -66,13 +66,15 @@ class Schedules:
     @asynccontextmanager
     async def _one_at_a_time(self, name: str) -> AsyncIterator[Writing]:
         lock = self._locks.setdefault(name, asyncio.Lock())
-        async with lock, self._store.use() as api:
-            doubt = await self._restorer.take(name)
-            writing = Writing(api, self._timing)
+        doubt: Trail | None = None
+        trail = Trail()
+        async with lock:
             try:
-                yield writing
-            except BaseException:
-                if left := _left_in_doubt(doubt, writing.trail):
+                async with self._store.use() as api:
+                    doubt = await self._restorer.take(name)
+                    yield Writing(api, self._timing, trail)
+            except BaseException:  # also a cancellation that comes after the write
+                if left := _left_in_doubt(doubt, trail):
                     self._restorer.begin(name, left)
                 raise
 

@@ -1,29 +1,15 @@
 """What an operator may set: environment variables, read once, all mistakes reported together."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from astrabox_scheduler_client.environment import SettingsError, read_settings
 from astrabox_scheduler_crds.transitions import RetryPolicy
 
 PREFIX: Final = "ASTRABOX_SCHEDULER_KUBERNETES_"
-
-
 _CONNECTION: Final = frozenset({"namespace", "kubeconfig", "context"})
-
-
-class SettingsError(ValueError):
-    """Settings that cannot be used; `problems` has one sentence for each.
-
-    `usable`: the settings without those that are wrong, None where they may name another cluster or
-    namespace than the one that is meant.
-    """
-
-    def __init__(self, problems: tuple[str, ...], usable: "Settings | None" = None) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
-        self.usable = usable
 
 
 class Settings(BaseModel):
@@ -89,27 +75,22 @@ class Settings(BaseModel):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """Read the variables; raises SettingsError with every mistake in them."""
-        given = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
-        unknown = sorted(name for name in given if not _known(name))
-        problems = [
-            f"{name} is not known: remove it, or write one of {', '.join(map(_variable, cls.model_fields))}"
-            for name in unknown
-        ]
-        values = {_field(n): v for n, v in given.items() if n not in unknown and v.strip()}
-        wrong: set[str] = set()
+        """Read the variables; raises SettingsError with every mistake in them.
+
+        Its `usable` is None where the settings may name another cluster or namespace than is meant.
+        """
+        problems: tuple[str, ...] = ()
+        in_doubt: frozenset[str] = frozenset()
         try:
-            settings = cls.model_validate(values)
-        except ValidationError as error:
-            details = error.errors(include_url=False, include_context=False)
-            problems += [_sentence(each) for each in details]
-            wrong = {str(each["loc"][0]) for each in details}
-            settings = cls.model_validate({name: v for name, v in values.items() if name not in wrong})
+            settings = read_settings(cls, PREFIX, environ)
+        except SettingsError as error:
+            problems, in_doubt, settings = error.problems, error.in_doubt, error.usable
+            assert isinstance(settings, cls), "each field has a default that stands alone"
         if settings.retry_first_delay_seconds > settings.retry_max_delay_seconds:
-            first, longest = map(_variable, ("retry_first_delay_seconds", "retry_max_delay_seconds"))
-            problems.append(f"{first} is larger than {longest}: make it smaller")
+            first, longest = f"{PREFIX}RETRY_FIRST_DELAY_SECONDS", f"{PREFIX}RETRY_MAX_DELAY_SECONDS"
+            problems += (f"{first} is larger than {longest}: make it smaller",)
         if problems:
-            raise SettingsError(tuple(problems), None if unknown or wrong & _CONNECTION else settings)
+            raise SettingsError(problems, None if in_doubt & _CONNECTION else settings, in_doubt)
         return settings
 
     @property
@@ -120,21 +101,3 @@ class Settings(BaseModel):
             first_delay=self.retry_first_delay_seconds,
             max_delay=self.retry_max_delay_seconds,
         )
-
-
-def _variable(field: str) -> str:
-    return PREFIX + field.upper()
-
-
-def _field(variable: str) -> str:
-    return variable.removeprefix(PREFIX).lower()
-
-
-def _known(variable: str) -> bool:
-    return _field(variable) in Settings.model_fields and variable == _variable(_field(variable))
-
-
-def _sentence(error: Any) -> str:
-    field = str(error["loc"][0])
-    described = Settings.model_fields[field].description
-    return f"{_variable(field)}={error['input']!r}: {error['msg']}. {described}"

@@ -7,6 +7,7 @@ process takes only those that the hash gives it, so that processes hardly ever m
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
@@ -28,6 +29,7 @@ from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import TransitionError, status_patch, with_cancellation
 from astrabox_scheduler_kubernetes.intake import Term
+from astrabox_scheduler_kubernetes.telling import Told
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 
@@ -42,6 +44,20 @@ class Providers:
     def now(self, monotonic: float) -> Presence:
         """As of `monotonic` seconds."""
         return self.observer.presence("provider", monotonic)
+
+    async def settle(self, run: RunInvocation, since: datetime, clock: ServerClock, fresh: float) -> Orphan:
+        """Decide about a run that was due before `since`, when our own Lease was acquired. Raises ApiError.
+
+        What has been proved stays so; for the rest the Leases are listed, unless that was done after
+        `since` and at most `fresh` seconds ago.
+        """
+        settled = settle_orphan(run, self.now(clock.monotonic()))
+        age = self.poller.age()
+        lately = age is not None and age <= fresh and clock.now() - timedelta(seconds=age) >= since
+        if settled is Orphan.ADOPT or lately:
+            return settled
+        await self.poller.refresh()
+        return settle_orphan(run, self.now(clock.monotonic()))
 
 
 class Held(Protocol):
@@ -66,13 +82,16 @@ class Takeover:
         providers: Providers,
         clock: ServerClock,
         held: Held,
+        *,
         current: Callable[[], Term | None],
+        told: Told,
     ) -> None:
         self._runs = runs
         self._providers = providers
         self._clock = clock
         self._held = held
         self._current = current
+        self._told = told
 
     async def sweep(self) -> None:
         """Look at every unfinished run. Raises ApiError."""
@@ -104,7 +123,8 @@ class Takeover:
             except (Conflict, NotFound):
                 _LOG.debug("run %s was changed by another process", meta.name)
             except ApiError as error:
-                _LOG.warning("run %s cannot be taken over: %s", meta.name, error)
+                level = self._told.level(logging.WARNING, meta.name, meta.resource_version, type(error))
+                _LOG.log(level, "run %s cannot be taken over: %s", meta.name, error)
 
         await fan_out(settle, orphans)
 
@@ -114,10 +134,12 @@ class Takeover:
         unknown = not isinstance(run.status.phase, Phase)
         if run.status.finished or unknown or assignee in (providers.live | {term.assignee}):
             return
-        if settle_orphan(run, providers) is Orphan.CANCEL:
+        settled = settle_orphan(run, providers)
+        if settled is Orphan.CANCEL:
             await self._cancel(run)
-        else:
+        elif settled is Orphan.ADOPT:
             await self._adopt(run, term)
+        # else the next sweep sees whether the Lease in question was renewed
 
     async def _adopt(self, run: RunInvocation, term: Term) -> None:
         labels = {ASSIGNEE_LABEL: term.assignee}

@@ -30,6 +30,8 @@ class Timing:
     """How long a schedule's write without an answer is looked after before the caller is told."""
     recently: float = 60.0
     """A schedule applied so recently is left alone by `reconcile`: that snapshot may be older."""
+    clocks: float = 2.0
+    """By how much two processes may differ about the API server's time."""
     straggle: float = 60.0
     """Until then the API server may still carry out a write whose answer was lost."""
     cancelled: float = 1.0

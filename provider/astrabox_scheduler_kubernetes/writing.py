@@ -3,6 +3,9 @@
 A write without an answer may have been carried out. It is looked after for a bounded time: the
 store is read again, and the write repeated where it was not carried out. Every write rests on the
 version that was read, so that of two repeats only one can succeed.
+
+The doubt is noted before a write begins and taken back when it was refused, so that a call that is
+cancelled at any point leaves behind what there is to put back.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ _MAX_CONFLICTS: Final = 8
 
 @dataclass(slots=True)
 class Trail:
-    """What a call found first, and which of its writes may have been carried out without an answer."""
+    """What a call found first, and which of its writes may have been carried out."""
 
     previous: DeploymentSchedule | None = None
     read: bool = False
@@ -32,7 +35,7 @@ class Trail:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the stored state may be another than the caller is told."""
+        """Whether the stored state may be another than before the call."""
         return self.unanswered or self.deleting
 
     def saw(self, stored: DeploymentSchedule | None) -> None:
@@ -83,7 +86,7 @@ class Writing:
         while True:
             try:
                 stored = await read(self.api, want.name)
-                self.trail.saw(stored)
+                self.trail.saw(stored if stored and stored.spec.deployment_id == want.deployment_id else None)
                 if stored is not None and self._is_ours(stored):
                     return True
                 if stored is not None and leave is not None and leave(stored):
@@ -140,24 +143,27 @@ class Writing:
         return True
 
     async def _write(self, schedule: DeploymentSchedule, *, create: bool, marked: bool) -> None:
+        trail, mark = self.trail, mark_of(schedule) if marked else ""
+        before = trail.unanswered
+        trail.unanswered = True
+        trail.marks |= {mark} - {""}
         try:
             await (self.api.schedules.create if create else self.api.schedules.update)(schedule)
         except ApiError as error:
-            if error.ambiguous:
-                self.trail.unanswered = True
-                if marked:
-                    self.trail.marks.add(mark_of(schedule))
+            if not error.ambiguous:
+                trail.unanswered = before
+                trail.marks.discard(mark)
             raise
 
     async def _delete(self, name: str, uid: str | None) -> None:
+        before, self.trail.deleting = self.trail.deleting, True
         try:
             await self.api.schedules.delete(name, uid)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
         except ApiError as error:
-            self.trail.deleting = self.trail.deleting or error.ambiguous
-            raise
+            if not error.ambiguous:
+                self.trail.deleting = before
+            if not isinstance(error, NotFound) or error.reason == "NotServed":
+                raise
 
     async def _after(self, error: ApiError) -> None:
         """Wait before the next try; raises `error` where there is none."""

@@ -11,6 +11,6 @@ from astrabox_scheduler_client.connect import ConnectSettings
 async def api(crds_installed: None, admin_kubeconfig: Path, namespace: str) -> AsyncIterator[SchedulerApi]:
     """The administrator's client in the test's namespace, its clock set by one answer."""
     api = await open_api(ConnectSettings(kubeconfig=str(admin_kubeconfig)), namespace)
-    await api.discovery.server_version()
+    await api.discovery.published_schema()
     yield api
     await api.aclose()

@@ -18,13 +18,13 @@ from typing import Any
 import aiohttp
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
+from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, Permission, role_rules
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
 from astrabox_scheduler_operator.app import Operator
-from astrabox_scheduler_operator.identity import new_identity
 from astrabox_scheduler_operator.settings import PREFIX, Settings
 from tools.controlplane import Cluster
 
@@ -70,7 +70,7 @@ async def parts(kubeconfig: Path, namespace: str, **settings: str) -> AsyncItera
     environment = {"KUBECONFIG": str(kubeconfig), "NAMESPACE": namespace} | settings
     read = Settings.from_environment({PREFIX + name: value for name, value in environment.items()})
     api = await open_api(read.connect, namespace, "operator")
-    operator = Operator(read, api, new_identity())
+    operator = Operator(read, api, new_identity("operator"))
     try:
         await operator.keeper.start(30.0)
         await operator.attendance.refresh()

@@ -230,7 +230,7 @@ async def test_history_is_pruned_with_preconditions_and_outlives_its_schedule(
 
 
 async def test_orphans_are_cancelled_once_nobody_is_there(
-    api: SchedulerApi, admin_kubeconfig: Path, namespace: str
+    api: SchedulerApi, admin_kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run of the tail, on a real API server: cancelled, with its condition, by a guarded patch."""
     now = whole_minute(api.clock.now(), 1)
@@ -243,6 +243,8 @@ async def test_orphans_are_cancelled_once_nobody_is_there(
         lease = await api.leases.get("astrabox-1")
         await api.leases.replace(lease.changed(spec=lease.spec.changed(holder_identity=None)))
         await operator.attendance.refresh()
+        assert await operator._orphans.settle(now + timedelta(minutes=1)) == 0, "seen for too short a time"
+        monkeypatch.setattr(operator._poller, "steady_for", lambda: 60.0)
         assert await operator._orphans.settle(now + timedelta(minutes=1)) == 1
     (run,) = await api.runs.list_for_deployment("a")
     assert run.status.phase == Phase.CANCELLED
@@ -270,7 +272,8 @@ async def test_health_names_what_is_stale(admin_kubeconfig: Path, api: Scheduler
             "watch on schedules, which missed a change",
         ]
         operator.firing.completed = now
-        operator.sweep.completed, operator.sweep.behind_since, operator.sweep.loaded = now, None, False
+        operator.sweep.completed, operator.sweep.behind_since = now, None
+        operator.sweep.loaded.clear()
         operator._started = now - 200
         assert len(operator.alive()) == 1
         await operator.keeper.release()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,8 +12,10 @@ from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import NotFound
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS
+from astrabox_scheduler_crds.run import RunInvocation
 from tests.apiserver.operator.scenery import (
     MARKER,
+    Process,
     bind_role,
     change,
     eventually,
@@ -34,93 +37,96 @@ async def test_a_process_with_a_role_fires_reports_and_ends(
     await put_schedule(api, "mars", time_zone="Mars/Olympus")
     await put_schedule(api, "never", cron="0 0 31 2 *")
     async with process(kubeconfig, namespace) as operator:
-
-        async def fired() -> bool:
-            return len(await api.runs.list_for_deployment("good")) >= 5
-
-        await eventually(fired)
-
-        async def reported() -> bool:
-            status = (await api.schedules.get("good")).status
-            return status.last_due_time is not None and status.skipped is not None
-
-        await eventually(reported)
-        runs = await api.runs.list_for_deployment("good")
-        for run in runs:
-            assert run.metadata.labels == {
-                labels.DEPLOYMENT_LABEL: "good",
-                labels.ASSIGNEE_LABEL: "astrabox-1",
-            }
-            assert run.status.phase == "Queued"
-            assert run.spec.created_by is not None
-            assert run.spec.created_by.schedule_generation == 1
-
-        async def refused() -> bool:
-            reasons = {
-                name: [
-                    c.reason for c in (await api.schedules.get(name)).status.conditions if c.type == "Ready"
-                ]
-                for name in ("mars", "never")
-            }
-            return reasons == {"mars": ["InvalidZone"], "never": ["InvalidCron"]}
-
-        await eventually(refused)
-        await change(api, "good", cron="17 3 29 2 *")
-
-        async def shown() -> bool:
-            columns = "jsonpath={.status.nextDueTime}"
-            text = control_plane.kubectl("get", "dsched", "good", "-n", namespace, "-o", columns)
-            return text == "2028-02-29T03:17:00Z"
-
-        await eventually(shown)
-        await change(api, "good", enabled=False)
-
-        async def suspended() -> bool:
-            status = (await api.schedules.get("good")).status
-            return status.next_due_time is None and status.observed_generation == 3
-
-        await eventually(suspended)
-        for item in json.loads(control_plane.kubectl("get", "dsched,runinv", "-n", namespace, "-o", "json"))[
-            "items"
-        ]:
-            assert "finalizers" not in item["metadata"]
-            assert "annotations" not in item["metadata"]
-            assert "ownerReferences" not in item["metadata"]
-
-        async def told() -> bool:
-            listed = control_plane.kubectl("get", "events.events.k8s.io", "-n", namespace, "-o", "json")
-            about = sorted((e["regarding"]["name"], e["reason"]) for e in json.loads(listed)["items"])
-            assert MARKER not in listed
-            return about == [("good", "DueTimesSkipped"), ("mars", "InvalidZone"), ("never", "InvalidCron")]
-
-        await eventually(told)
-        assert await operator.health("/healthz") == (200, "ok\n")
-        assert await operator.health("/readyz") == (200, "ok\n")
-        status, metrics = await operator.health("/metrics")
-        assert status == 200
-        assert 'schedules{state="refused"} 2.0' in metrics
-        assert "good" not in metrics
-        assert "watch_stale_total 0.0" in metrics, "every change came through the watch"
+        runs = await fired_and_reported(api)
+        await eventually(partial(refused, api, {"mars": ["InvalidZone"], "never": ["InvalidCron"]}))
+        await follows_edits(control_plane, api, namespace)
+        nothing_is_left_on_objects(control_plane, namespace)
+        told = [("good", "DueTimesSkipped"), ("mars", "InvalidZone"), ("never", "InvalidCron")]
+        await eventually(partial(events_are, control_plane, namespace, told))
+        await is_healthy(operator)
         await api.schedules.delete("good")
-
-        async def gone() -> bool:
-            try:
-                await api.schedules.get("good")
-            except NotFound:
-                return True
-            return False
-
-        await eventually(gone)
+        await eventually(partial(gone, api, "good"))
         assert await operator.stop() == 0
     assert operator.told("HTTP 403") == []
     assert operator.told("forbidden") == []
     assert MARKER not in "\n".join(operator.lines)
     assert operator.told('"message": "ended"')
-    assert len(await api.runs.list_for_deployment("good")) == len(runs), (
-        "RT-06: history outlives the schedule"
-    )
+    left = await api.runs.list_for_deployment("good")
+    assert len(left) == len(runs), "RT-06: history outlives the schedule"
     (lease,) = (each for each in await api.leases.list() if each.role == "operator")
     assert lease.released
+
+
+async def fired_and_reported(api: SchedulerApi) -> list[RunInvocation]:
+    async def fired() -> bool:
+        return len(await api.runs.list_for_deployment("good")) >= 5
+
+    async def reported() -> bool:
+        status = (await api.schedules.get("good")).status
+        return status.last_due_time is not None and status.skipped is not None
+
+    await eventually(fired)
+    await eventually(reported)
+    runs = await api.runs.list_for_deployment("good")
+    for run in runs:
+        assert run.metadata.labels == {labels.DEPLOYMENT_LABEL: "good", labels.ASSIGNEE_LABEL: "astrabox-1"}
+        assert run.status.phase == "Queued"
+        assert run.spec.created_by is not None
+        assert run.spec.created_by.schedule_generation == 1
+    return runs
+
+
+async def refused(api: SchedulerApi, expected: dict[str, list[str]]) -> bool:
+    conditions = {name: (await api.schedules.get(name)).status.conditions for name in expected}
+    return expected == {
+        name: [each.reason for each in found if each.type == "Ready"] for name, found in conditions.items()
+    }
+
+
+async def follows_edits(cluster: Cluster, api: SchedulerApi, namespace: str) -> None:
+    async def shown() -> bool:
+        columns = "jsonpath={.status.nextDueTime}"
+        text = cluster.kubectl("get", "dsched", "good", "-n", namespace, "-o", columns)
+        return text == "2028-02-29T03:17:00Z"
+
+    async def suspended() -> bool:
+        status = (await api.schedules.get("good")).status
+        return status.next_due_time is None and status.observed_generation == 3
+
+    await change(api, "good", cron="17 3 29 2 *")
+    await eventually(shown)
+    await change(api, "good", enabled=False)
+    await eventually(suspended)
+
+
+def nothing_is_left_on_objects(cluster: Cluster, namespace: str) -> None:
+    listed = json.loads(cluster.kubectl("get", "dsched,runinv", "-n", namespace, "-o", "json"))
+    for item in listed["items"]:
+        assert not {"finalizers", "annotations", "ownerReferences"} & item["metadata"].keys()
+
+
+async def events_are(cluster: Cluster, namespace: str, expected: list[tuple[str, str]]) -> bool:
+    listed = cluster.kubectl("get", "events.events.k8s.io", "-n", namespace, "-o", "json")
+    assert MARKER not in listed
+    return sorted((e["regarding"]["name"], e["reason"]) for e in json.loads(listed)["items"]) == expected
+
+
+async def is_healthy(operator: Process) -> None:
+    assert await operator.health("/healthz") == (200, "ok\n")
+    assert await operator.health("/readyz") == (200, "ok\n")
+    status, metrics = await operator.health("/metrics")
+    assert status == 200
+    assert 'schedules{state="refused"} 2.0' in metrics
+    assert "good" not in metrics
+    assert "watch_stale_total 0.0" in metrics, "every change came through the watch"
+
+
+async def gone(api: SchedulerApi, name: str) -> bool:
+    try:
+        await api.schedules.get(name)
+    except NotFound:
+        return True
+    return False
 
 
 async def test_a_process_waits_for_its_rights_and_then_starts(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.provider.scenery import Door, Place, kubeconfig_through, server_of
+from tests.apiserver.provider.door import Door, kubeconfig_through, server_of
+from tests.apiserver.provider.scenery import Place
 
 
 @pytest.fixture

@@ -1,20 +1,13 @@
-"""What the provider's tests on a real API server share: a door that can be shut, a set clock, an operator."""
+"""What the provider's tests on a real API server share: a namespace with an operator, and a set clock."""
 
 import asyncio
-import contextlib
 import secrets
-import socket
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-import yaml
-
-from astrabox.seams.scheduler import AdmittedTurn, RunInvocation, Schedule
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.confirm import ScheduleConfirm
 from astrabox_scheduler_client.connect import ConnectSettings
@@ -36,6 +29,7 @@ from astrabox_scheduler_operator.firing_loop import FiringLoop
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.run_creator import RunCreator
+from tests.apiserver.provider.door import Door
 
 QUICK = Timing(
     lease_duration=3.0,
@@ -48,6 +42,7 @@ QUICK = Timing(
     recheck=0.05,
     settle=2.0,
     recently=0.3,
+    clocks=0.0,
     straggle=1.0,
     cancelled=0.3,
     hand_over=3.0,
@@ -74,139 +69,6 @@ class SetClock(ServerClock):
         self._ahead += timedelta(seconds=seconds)
 
 
-class Door:
-    """A TCP relay to the API server, in a thread of its own; shut, it refuses and cuts all connections."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._target = (parts.hostname or "127.0.0.1", parts.port or 443)
-        self._open = threading.Event()
-        self._silent = threading.Event()
-        self._open.set()
-        self._pairs: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        self._frozen: set[socket.socket] = set()
-        self._listener: socket.socket | None = None
-        self._threads: list[threading.Thread] = []
-        self._ended = threading.Event()
-        probe = socket.create_server(("127.0.0.1", 0))
-        self.port = probe.getsockname()[1]
-        probe.close()
-        self._listen()
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    def _listen(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
-        self._start(self._accept, self._listener)
-
-    def _start(self, target: Callable[..., None], *args: Any) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
-        thread.start()
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                inside, _ = listener.accept()
-            except OSError:
-                return
-            try:
-                outside = socket.create_connection(self._target)
-            except OSError:
-                inside.close()
-                continue
-            for each in (inside, outside):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with self._lock:
-                self._pairs |= {inside, outside}
-            self._start(self._pump, inside, outside)
-            self._start(self._pump, outside, inside)
-
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                if source in self._frozen:
-                    continue
-                while self._silent.is_set() and not self._ended.is_set():
-                    self._ended.wait(0.01)
-                sink.sendall(data)
-        for each in (source, sink):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        with self._lock:
-            self._pairs -= {source, sink}
-        source.close()
-
-    def shut(self) -> None:
-        """Refuse new connections and cut the others."""
-        if self._listener is not None:
-            with contextlib.suppress(OSError):
-                self._listener.shutdown(socket.SHUT_RDWR)
-            self._listener.close()
-            self._listener = None
-        self.cut()
-
-    def cut(self) -> None:
-        """End all connections of now; new ones work."""
-        with self._lock:
-            pairs = list(self._pairs)
-        for each in pairs:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def open(self) -> None:
-        self._listen()
-
-    @asynccontextmanager
-    async def closed(self) -> AsyncIterator[None]:
-        self.shut()
-        try:
-            yield
-        finally:
-            self.open()
-
-    def freeze(self) -> None:
-        """Let nothing through the connections of now any more; new ones work."""
-        with self._lock:
-            self._frozen |= self._pairs
-
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Connections stay, nothing goes through: a black hole."""
-        self._silent.set()
-        try:
-            yield
-        finally:
-            self._silent.clear()
-
-    def end(self) -> None:
-        self._ended.set()
-        self._silent.clear()
-        self.shut()
-        for thread in self._threads:
-            thread.join(2.0)
-
-
-def kubeconfig_through(kubeconfig: Path, target: Path, url: str, namespace: str) -> Path:
-    """A copy of a kubeconfig that goes to another address of the same server."""
-    content = yaml.safe_load(kubeconfig.read_text())
-    for cluster in content["clusters"]:
-        cluster["cluster"]["server"] = url
-    for context in content["contexts"]:
-        context["context"]["namespace"] = namespace
-    target.write_text(yaml.safe_dump(content))
-    return target
-
-
-def server_of(kubeconfig: Path) -> str:
-    url = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    assert isinstance(url, str)
-    return url
-
-
 class Attends:
     """An operator that is alone in its test: every schedule is its share."""
 
@@ -224,6 +86,9 @@ class Attends:
 
     def operators(self) -> frozenset[str]:
         return frozenset({self.identity})
+
+    def steady(self) -> bool:
+        return True
 
     async def refresh(self) -> None:
         leases = await self._api.leases.list()
@@ -355,6 +220,15 @@ class Place:
         await self.api.runs.create(StoredRun(metadata=ObjectMeta(name=name, labels=marks), spec=spec))
         return name
 
+    async def attended(self, instant: datetime) -> None:
+        """The Lease of a provider that was there at this time, and has ended in order since."""
+        spec = LeaseSpec(
+            acquire_time=instant - timedelta(hours=1), renew_time=instant + timedelta(microseconds=1)
+        )
+        name = f"ended-{secrets.token_hex(4)}"
+        metadata = ObjectMeta(name=name, labels={labels.ROLE_LABEL: "provider"})
+        await self.api.leases.create(Lease(metadata=metadata, spec=spec))
+
     def recorded(self, provider: KubernetesSchedulerProvider) -> list[str]:
         """The calls that a started provider makes from now on: method and last parts of the path."""
         calls: list[str] = []
@@ -409,61 +283,6 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def rule(deployment_id: str = "d", **fields: Any) -> Schedule:
-    """An AstraBox Schedule."""
-    return Schedule(
-        deployment_id,
-        fields.get("cron", "* * * * *"),
-        fields.get("timezone", "UTC"),
-        fields.get("enabled", True),
-        fields.get("payload", {"prompt": "p"}),
-    )
-
-
-class Instant:
-    """A handler that answers at once, and knows how often it was asked for what."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.admitted: list[tuple[str, str]] = []
-
-    async def start_session(self, invocation: RunInvocation) -> str:
-        self.started.append(invocation.run_id)
-        return f"session-of-{invocation.run_id}"
-
-    async def admit_turn(self, invocation: RunInvocation, session_id: str) -> AdmittedTurn:
-        self.admitted.append((invocation.run_id, session_id))
-        return AdmittedTurn(f"turn-of-{invocation.run_id}", None)
-
-
-class Held(Instant):
-    """One whose calls wait until they are let go."""
-
-    def __init__(self, *methods: str) -> None:
-        super().__init__()
-        self._methods = methods or ("start_session",)
-        self.go = asyncio.Event()
-        self.cancelled: list[str] = []
-
-    async def start_session(self, invocation: RunInvocation) -> str:
-        session = await super().start_session(invocation)
-        await self._wait("start_session", invocation.run_id)
-        return session
-
-    async def admit_turn(self, invocation: RunInvocation, session_id: str) -> AdmittedTurn:
-        turn = await super().admit_turn(invocation, session_id)
-        await self._wait("admit_turn", invocation.run_id)
-        return turn
-
-    async def _wait(self, method: str, run_id: str) -> None:
-        if method in self._methods:
-            try:
-                await self.go.wait()
-            except asyncio.CancelledError:
-                self.cancelled.append(run_id)
-                raise
-
-
 async def kill(provider: KubernetesSchedulerProvider) -> None:
     """End a provider as a lost process ends: nothing is written, the Lease runs out by itself."""
     engine = provider._engine()
@@ -482,3 +301,8 @@ async def kill(provider: KubernetesSchedulerProvider) -> None:
     await keeper.release()
     engine._life = None
     await engine._store.release()
+
+
+def minute(now: datetime) -> datetime:
+    """The due time of a schedule for every minute."""
+    return now.replace(second=0, microsecond=0)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,8 @@ from astrabox.seams.scheduler import SchedulerConfigurationError
 from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, Permission, role_rules
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
-from tests.apiserver.provider.scenery import QUICK, Instant, Place, rule
+from tests.apiserver.provider.handlers import Instant, rule
+from tests.apiserver.provider.scenery import QUICK, Place
 from tools.controlplane import Cluster
 
 
@@ -56,7 +56,9 @@ async def test_everything_that_is_missing_is_said_at_once(
     assert any(line.startswith(f"{PREFIX}CONCURRENCY='many'") for line in lines)
     for permission in PROVIDER_PERMISSIONS:
         assert f"the account may not {permission} in namespace {namespace}" in lines
-    assert any("kubectl" in line and "rolebinding" in line for line in lines)
+    (hint,) = [line for line in lines if "to grant these rights" in line]
+    assert f"`kubectl -n {namespace} apply -f deploy`" in hint
+    assert "--role=astrabox-scheduler-provider" in hint
 
 
 async def test_namespace_without_an_operator(
@@ -65,7 +67,9 @@ async def test_namespace_without_an_operator(
     """Called inside a running event loop."""
     variables = {f"{PREFIX}KUBECONFIG": str(control_plane.kubeconfig), f"{PREFIX}NAMESPACE": namespace}
     (line,) = problems(variables)
-    assert line.startswith(f"no operator has ever run in namespace {namespace}: install")
+    assert line.startswith(
+        f"no operator has ever run in namespace {namespace}: run `kubectl -n {namespace} apply"
+    )
     assert f"{PREFIX}NAMESPACE" in line
 
 
@@ -100,24 +104,6 @@ async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         place.provider()
     assert "no operator is running" in caplog.text
-
-
-async def test_without_the_definitions(tmp_path: Path) -> None:
-    """What is served is compared field by field."""
-    from astrabox_scheduler_crds.crd import run_crd, schedule_crd
-    from astrabox_scheduler_kubernetes.preflight import _lacking
-
-    assert len(list(_lacking({}))) == 2
-    schemas = {}
-    for crd in (schedule_crd(), run_crd()):
-        schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        kind = {"group": crd["spec"]["group"], "kind": crd["spec"]["names"]["kind"]}
-        schemas[kind["kind"]] = schema | {"x-kubernetes-group-version-kind": [kind]}
-    document = {"components": {"schemas": schemas}}
-    assert list(_lacking(document)) == []
-    del schemas["RunInvocation"]["properties"]["status"]["properties"]["releases"]
-    (line,) = _lacking(document)
-    assert "runinvocations.scheduler.astrabox.io is older and lacks status.releases" in line
 
 
 def test_configure_without_an_event_loop(

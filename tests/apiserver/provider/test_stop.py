@@ -12,7 +12,8 @@ from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_kubernetes.recorder import Change
-from tests.apiserver.provider.scenery import QUICK, Held, Instant, Place, lease_of, rule, true, until
+from tests.apiserver.provider.handlers import Held, Instant, rule
+from tests.apiserver.provider.scenery import QUICK, Place, lease_of, minute, true, until
 
 
 async def test_ten_stops_use_up_no_attempt(place: Place) -> None:
@@ -87,6 +88,7 @@ async def test_a_rolling_update_holds_up_no_run(place: Place) -> None:
 async def test_run_handed_over_before_its_first_call_is_looked_at_again(place: Place) -> None:
     """G5: claimed in the moment of the stop, never called: a disable before its start still counts."""
     handler, heir = Held("start_session"), Instant()
+    await place.attended(minute(place.clock.now()))
     async with place.running(handler) as provider:
         await provider.apply(rule())
         engine = provider._engine()
@@ -101,8 +103,7 @@ async def test_run_handed_over_before_its_first_call_is_looked_at_again(place: P
 
         life.dispatcher._desk.recorder.save = save_and_stop  # type: ignore[method-assign]
         now = place.clock.now()
-        due = now.replace(second=0, microsecond=0)
-        name = await place.create_run(due=due, confirmed=now, assignee=lease_of(provider))
+        name = await place.create_run(due=minute(now), confirmed=now, assignee=lease_of(provider))
         await until(lambda: _attempted(place, name))
     assert handler.started == []
     released = await place.api.runs.get(name)

@@ -98,10 +98,8 @@ async def test_a_status_patch_carries_the_lock_and_asks_for_metadata_only() -> N
 
 async def test_a_label_patch_without_a_lock_names_no_version() -> None:
     async with api_on(answer(body={"metadata": {"name": "r"}})) as (api, server):
-        await api.runs.patch_labels("r", {"a": None}, annotations={"b": "c"})
-    assert json.loads(server.requests[0].body) == {
-        "metadata": {"labels": {"a": None}, "annotations": {"b": "c"}}
-    }
+        await api.runs.patch_labels("r", {"a": None})
+    assert json.loads(server.requests[0].body) == {"metadata": {"labels": {"a": None}}}
 
 
 async def test_a_delete_names_what_is_meant() -> None:

@@ -88,7 +88,8 @@ def test_a_process_that_stops_is_there_and_takes_nothing_more() -> None:
     stopping = lease("a", -60, 0)
     marked = stopping.metadata.changed(labels={**stopping.metadata.labels, DRAINING_LABEL: "true"})
     presence = seen(stopping.changed(metadata=marked), lease("b", -60, 0)).presence("provider", 100.0)
-    assert (presence.live, presence.assignable) == ({"a", "b"}, {"b"})
+    assert presence.live == {"a", "b"}
+    assert presence.assignable == {"b"}
     assert presence.covers(at(3))
 
 

@@ -1,16 +1,21 @@
 """What is cancelled, what is deleted, and what must stay."""
 
+import asyncio
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
+from astrabox_scheduler_client.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.recovery import Orphan
 from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec
 from astrabox_scheduler_operator.orphans import Orphans
-from astrabox_scheduler_operator.retention import Retention
+from astrabox_scheduler_operator.retention import MAX_REFUSED, Retention
 from tests.unit.operator.world import START, Operator, World, at, finished
 
 HOUR = timedelta(hours=1)
@@ -75,6 +80,52 @@ async def test_a_conflict_is_left_to_the_next_time(world: World) -> None:
     orphans = orphans_of(operator)
     assert await orphans.settle(at("12:05")) == 0
     assert await orphans.settle(at("12:06")) == 1
+
+
+async def test_while_the_leases_were_not_seen_for_long_nothing_is_cancelled(world: World) -> None:
+    """WA-12: after an outage of the API server every Lease looks dead until it is renewed."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    operator.attendance.is_steady = False
+    orphans = orphans_of(operator)
+    assert await orphans.settle(at("12:05")) == 0
+    operator.attendance.is_steady = True
+    assert await orphans.settle(at("12:05:15")) == 1
+
+
+async def test_a_run_that_cannot_be_told_yet_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    orphans = orphans_of(operator)
+    with monkeypatch.context() as patched:
+        patched.setattr("astrabox_scheduler_operator.orphans.settle_orphan", lambda *_: Orphan.WAIT)
+        assert await orphans.settle(at("12:01:05")) == 0
+    assert await orphans.settle(at("12:01:20")) == 1
+
+
+async def test_a_run_that_cannot_be_cancelled_holds_up_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    for minute in (1, 2):
+        world.runs.put(run(f"a-20260601t120{minute}z", f"12:0{minute}"))
+    real = world.runs.patch_status
+
+    async def patch(name: str, status: Mapping[str, Any], version: str | None) -> ObjectMeta:
+        if name == "a-20260601t1201z":
+            raise Forbidden("a policy refuses", status=403)
+        return await real(name, status, version)
+
+    world.runs.patch_status = patch  # type: ignore[method-assign,assignment]
+    orphans = orphans_of(operator)
+    assert await orphans.settle(at("12:05")) == 1
+    assert await orphans.settle(at("12:06")) == 0
+    assert len([each for each in caplog.messages if "cannot be cancelled" in each]) == 1
 
 
 class Leases:
@@ -174,8 +225,6 @@ async def test_only_one_operator_prunes(world: World) -> None:
 
 async def test_pruning_waits_for_the_burst(world: World) -> None:
     """FI-11: deletes are of lower priority than firing."""
-    import asyncio
-
     operator = world.operator()
     history(world, [Phase.SUCCEEDED] * 5, newest=START - HOUR)
     operator.firing.idle.clear()
@@ -185,6 +234,114 @@ async def test_pruning_waits_for_the_burst(world: World) -> None:
     assert world.runs.deleted == []
     operator.firing.idle.set()
     assert await task == 4
+
+
+AWAY: list[ApiError] = [
+    Unreachable("no answer", reason="Timeout"),
+    TooManyRequests("busy", status=429),
+    ServerError("down", status=503),
+]
+
+
+@pytest.mark.parametrize("error", AWAY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("what", ["runs", "leases"])
+async def test_an_error_of_a_delete_is_raised_as_itself(world: World, error: ApiError, what: str) -> None:
+    """A group of errors would end the process: what goes round waits for the API server."""
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 9, newest=START - HOUR)
+    retention, store = retention_of(
+        operator, 1, *(lease(f"p{number}", "provider", START - HOUR) for number in range(9))
+    )
+    tries = []
+
+    async def fails(name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        tries.append(name)
+        await asyncio.sleep(0)
+        raise error
+
+    (world.runs if what == "runs" else store).delete = fails  # type: ignore[method-assign]
+    with pytest.raises(type(error)) as raised:
+        await retention.prune(START)
+    assert raised.value is error
+    assert len(tries) <= 4, "no more than were in flight"
+    assert operator.sample("runs_deleted_total") == (0 if what == "runs" else 8)
+
+
+async def test_runs_that_may_not_be_deleted_hold_up_no_other_and_are_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 40, newest=START - HOUR)
+    retention, store = retention_of(operator, 1, lease("old", "provider", START - HOUR))
+    real, tries = world.runs.delete, []
+
+    async def delete(name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        tries.append(name)
+        if int(name[1:]) >= 30:
+            raise Forbidden("a policy refuses", status=403)
+        await real(name, uid, resource_version)
+
+    world.runs.delete = delete  # type: ignore[method-assign]
+    assert await retention.prune(START) == 29
+    assert await retention.prune(START) == 0
+    assert store.stored == {}, "the Leases go all the same"
+    assert len([each for each in caplog.messages if "cannot be deleted" in each]) == 1
+    tries.clear()
+    world.runs.delete = real  # type: ignore[method-assign]
+    assert await retention.prune(START) == 10
+    assert await retention.prune(START) == 0
+
+
+async def test_a_role_that_forbids_all_deletes_is_not_asked_for_each(world: World) -> None:
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 100, newest=START - HOUR)
+    retention, _ = retention_of(operator, 1)
+    tries = []
+
+    async def forbidden(name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        tries.append(name)
+        raise Forbidden("no right", status=403)
+
+    world.runs.delete = forbidden  # type: ignore[method-assign]
+    assert await retention.prune(START) == 0
+    assert len(tries) <= MAX_REFUSED + 4
+
+
+@pytest.mark.parametrize("assignee", [None, "somebody"])
+async def test_a_lease_that_proves_the_due_time_of_an_unfinished_run_stays(
+    world: World, assignee: str | None
+) -> None:
+    """G1: AstraBox was there at 10:00 and is gone since; its run waits, and is not to be cancelled."""
+    operator = world.operator()
+    marks = {labels.ASSIGNEE_LABEL: assignee} if assignee else {}
+    world.runs.put(run("a-20260601t1000z", "10:00", **marks))
+    world.runs.put(run("b-20260601t1130z", "11:30"))
+    world.runs.put(run("c-20260601t080000000z-aaaaaaaa", None))
+    retention, store = retention_of(
+        operator,
+        3,
+        lease("before", "provider", at("09:59:59")),
+        lease("at", "provider", at("10:00")),
+        lease("later", "provider", at("11:00")),
+        lease("op-0", "operator", at("10:30")),
+        lease("op-1", "operator", at("11:30")),
+    )
+    await retention.prune(START)
+    assert set(store.stored) == {"at", "later", "op-1"}
+    for each in ("a-20260601t1000z", "b-20260601t1130z"):
+        del world.runs.stored[each]
+    await retention.prune(START)
+    assert set(store.stored) == {"op-1"}
+
+
+async def test_runs_are_only_asked_for_when_a_lease_may_go(world: World) -> None:
+    operator = world.operator()
+    retention, store = retention_of(
+        operator, 3, lease("young", "provider", START), lease("op-0", "operator", START - 2 * HOUR)
+    )
+    world.runs.list_unfinished_metadata = None  # type: ignore[method-assign,assignment]
+    await retention.prune(START)
+    assert set(store.stored) == {"young", "op-0"}
 
 
 @pytest.mark.parametrize("used", [False, True])

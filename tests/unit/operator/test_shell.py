@@ -11,16 +11,21 @@ import aiohttp
 import pytest
 
 from astrabox_scheduler_client.endpoint import Endpoint, Tls
+from astrabox_scheduler_client.environment import SettingsError
 from astrabox_scheduler_client.errors import ApiError, Unreachable
+from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.crd import run_crd, schedule_crd
+from astrabox_scheduler_crds.lease import Lease
 from astrabox_scheduler_crds.permissions import Permission
+from astrabox_scheduler_crds.presence import PresenceObserver
+from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator import command
+from astrabox_scheduler_operator.attendance import LeaseAttendance
 from astrabox_scheduler_operator.health import HealthServer, stale
-from astrabox_scheduler_operator.identity import new_identity
 from astrabox_scheduler_operator.logs import configure_logs
-from astrabox_scheduler_operator.preflight import Preflight, missing_fields
+from astrabox_scheduler_operator.preflight import Preflight
 from astrabox_scheduler_operator.repeat import repeat
-from astrabox_scheduler_operator.settings import PREFIX, Settings, SettingsError
+from astrabox_scheduler_operator.settings import PREFIX, Settings
 from astrabox_scheduler_operator.watch import change_of, connection_info, watch_settings
 from tests.unit.operator.world import MARKER
 
@@ -47,12 +52,25 @@ def test_all_faults_are_told_at_once() -> None:
     assert "how late a due time may still fire" in told
 
 
+def test_a_service_of_our_name_is_no_mistake() -> None:
+    """Kubernetes adds these to every pod of the namespace; a Service may be for our health."""
+    added = {"SERVICE_HOST": "10.0.0.7", "PORT_80_TCP": "tcp://10.0.0.7:80", "HEALTH_SERVICE_PORT": "80"}
+    added["HEALTH_PORT"] = "tcp://10.0.0.7:80"
+    assert Settings.from_environment({PREFIX + name: text for name, text in added.items()}) == Settings()
+
+
 def test_the_command_refuses_a_typo(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PREFIX + "HEALTHPORT", "1")
     assert command.main([]) == 2
-    assert "HEALTHPORT is not a setting" in capsys.readouterr().err
+    assert "HEALTHPORT is not known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("level", "style"), [("warning", "TEXT"), ("Warning", "Text"), ("WARNING", "text")])
+def test_the_log_is_chosen_in_any_case(level: str, style: str) -> None:
+    settings = Settings.from_environment({PREFIX + "LOG_LEVEL": level, PREFIX + "LOG_FORMAT": style})
+    assert (settings.log_level, settings.log_format) == ("WARNING", "text")
 
 
 @pytest.mark.parametrize(
@@ -106,28 +124,15 @@ def test_a_trace_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "RuntimeError: broken" in json.loads(line)["exc_info"]
 
 
-def published(**left_out: str) -> dict[str, Any]:
-    """The document of our CRDs, without one field each."""
+def published() -> dict[str, Any]:
+    """The document of our CRDs."""
     schemas = {}
     for definition in (schedule_crd(), run_crd()):
-        kind = definition["spec"]["names"]["kind"]
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        if kind in left_out:
-            del schema["properties"]["spec"]["properties"][left_out[kind]]
+        kind = definition["spec"]["names"]["kind"]
         mark = {"group": "scheduler.astrabox.io", "version": "v1", "kind": kind}
-        schemas[f"io.astrabox.scheduler.v1.{kind}"] = {**schema, "x-kubernetes-group-version-kind": [mark]}
+        schemas[kind] = {**schema, "x-kubernetes-group-version-kind": [mark]}
     return {"components": {"schemas": schemas}}
-
-
-def test_the_published_schema_is_compared_field_by_field() -> None:
-    """IN-01: a CRD that is older than the operator is named with what it lacks."""
-    assert missing_fields(published()) is None
-    assert "not installed" in (missing_fields(None) or "")
-    assert "not installed" in (missing_fields({"components": {"schemas": {}}}) or "")
-    told = missing_fields(published(DeploymentSchedule="activeSince")) or ""
-    assert "DeploymentSchedule" in told
-    assert "spec.activeSince" in told
-    assert "upgrade the CRDs" in told
 
 
 class Cluster:
@@ -152,15 +157,16 @@ async def test_the_start_waits_and_says_once_what_for(caplog: pytest.LogCaptureF
     away = Unreachable("refused", reason="NotSent")
     cluster = Cluster(away, away, None, published(), published(), published(), denied=[lacking, lacking, []])
     preflight = Preflight(cluster, cluster, "space")
-    assert preflight.waiting_for
+    assert "first look" in str(preflight.waiting_for)
     await preflight.wait(poll_seconds=0)
-    assert preflight.passed
+    assert not preflight.waiting_for
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 4
     assert "does not answer" in told[0]
-    assert "not installed" in told[1]
+    assert "not installed: run `kubectl apply -f crds/manifests`" in told[1]
     assert "create runinvocations.scheduler.astrabox.io" in told[2]
-    assert "Role" in told[2]
+    assert "`kubectl -n space apply -f deploy`" in told[2]
+    assert "--role=astrabox-scheduler-operator" in told[2]
 
 
 async def test_health_says_what_is_stale() -> None:
@@ -207,13 +213,23 @@ async def test_background_work_outlives_the_api_server_and_not_a_bug(
     ]
 
 
-def test_an_identity_names_a_lease_whatever_the_host_is_called() -> None:
-    for host in ("pod-1", "A.Very_Long." + "x" * 300, "---", "ü"):
-        identity = new_identity(host)
-        assert len(identity) <= 56
-        assert identity.replace("-", "").isalnum()
-        assert identity == identity.lower()
-    assert new_identity("a") != new_identity("a")
+async def test_who_is_not_seen_is_only_absent_after_a_while_without_a_gap() -> None:
+    """FI-14: 20 s of lists; an outage of the API server begins them anew."""
+    seconds = 100.0
+    clock = ServerClock(monotonic=lambda: seconds)
+    observer = PresenceObserver()
+    poller = PresencePoller(NoLeases(), observer, clock)  # type: ignore[arg-type]
+    attendance = LeaseAttendance(None, poller, observer, clock)  # type: ignore[arg-type]
+    told = []
+    for seconds in (100.0, 110.0, 119.0, 120.0, 131.0, 141.0, 151.0):  # noqa: B007 - the clock reads it
+        await attendance.refresh()
+        told.append(attendance.steady())
+    assert told == [False, False, False, True, False, False, True]
+
+
+class NoLeases:
+    async def list(self, label_selector: str) -> list[Lease]:
+        return []
 
 
 def test_kopf_watches_and_does_nothing_else() -> None:

@@ -153,6 +153,51 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(world: World
     assert status(world).observed_generation == 1
 
 
+async def test_at_the_end_each_status_is_tried_once(world: World) -> None:
+    """An API server that fails is not hammered in the seconds that a process has to end."""
+    operator = world.operator()
+    for number in range(20):
+        world.schedules.put(f"s{number}")
+    operator.see()
+    real, tries = world.schedules.patch_status, []
+
+    async def patch(name: str, status: Mapping[str, Any], version: str | None = None) -> ObjectMeta:
+        tries.append(name)
+        await asyncio.sleep(0)
+        if name == "s3":
+            return await real(name, status, version)
+        if len(tries) > 100:
+            raise RuntimeError("hammered")
+        raise Unreachable("cut", reason="Cut")
+
+    world.schedules.patch_status = patch  # type: ignore[method-assign,assignment]
+    await operator.write_status()
+    assert sorted(tries) == sorted(world.schedules.stored)
+    assert status(world, "s3").observed_generation == 1
+    assert len(operator.status) == 19
+
+
+async def test_a_write_that_the_end_cuts_off_is_flushed(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    real, begun = world.schedules.patch_status, asyncio.Event()
+
+    async def hangs(name: str, status: Mapping[str, Any], version: str | None = None) -> ObjectMeta:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    world.schedules.patch_status = hangs  # type: ignore[method-assign,assignment]
+    writing = asyncio.create_task(operator.status.run(operator.index))
+    await begun.wait()
+    writing.cancel()
+    await asyncio.wait({writing})
+    world.schedules.patch_status = real  # type: ignore[method-assign]
+    await operator.write_status()
+    assert status(world).observed_generation == 1
+
+
 async def test_one_event_tells_a_whole_outage(world: World) -> None:
     """OB-01, OB-05: operators away for 20 minutes, `*/5`: counted, named in the status, told once."""
     world.schedules.put("a", created=at("11:36"), cron="*/5 * * * *")

@@ -13,10 +13,10 @@ async def test_loaded_once_the_index_holds_what_a_list_shows(world: World) -> No
     operator, _ = world.operator(), world.schedules.put("a")
     sweep = sweep_of(operator)
     await sweep.sweep(world.now)
-    assert not sweep.loaded
+    assert not sweep.loaded.is_set()
     operator.see()
     await sweep.sweep(world.now)
-    assert sweep.loaded
+    assert sweep.loaded.is_set()
 
 
 async def test_what_the_watch_missed_is_read_again_and_makes_it_behind(world: World) -> None:

@@ -179,6 +179,7 @@ class Attendance:
     world: World
     identity: str
     is_held: bool = True
+    is_steady: bool = True
     refreshes: int = 0
 
     def held(self) -> bool:
@@ -189,6 +190,9 @@ class Attendance:
 
     def operators(self) -> frozenset[str]:
         return frozenset(self.world.operators) | {self.identity}
+
+    def steady(self) -> bool:
+        return self.is_steady
 
     async def refresh(self) -> None:
         self.refreshes += 1
@@ -250,7 +254,14 @@ class World:
         return self.now.timestamp()
 
     def presence(self) -> Presence:
-        return Presence(tuple(self.leases), frozenset(self.live))
+        return Presence(tuple(map(self._renewed, self.leases)), frozenset(self.live))
+
+    def _renewed(self, lease: Lease) -> Lease:
+        """A live one renews all the time."""
+        if lease.metadata.name not in self.live:
+            return lease
+        assert lease.spec.acquire_time is not None
+        return lease.changed(spec=lease.spec.changed(renew_time=max(self.now, lease.spec.acquire_time)))
 
     def provider(self, name: str, since: datetime, until: datetime | None = None) -> None:
         """A provider that was there since then; live, or gone after `until`."""

@@ -9,6 +9,7 @@ from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.recovery import Orphan
 from astrabox_scheduler_crds.run import Origin, RunSpec, RunStatus
 from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -21,6 +22,10 @@ from astrabox_scheduler_kubernetes.timing import Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
 NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
+CLAIM = "save assignee,attempts,phase,startedAt"
+SESSION = "save sessionId"
+TURN = "save conditions,finishedAt,phase,turnId"
+WHOLE = [CLAIM, "start_session", SESSION, "admit_turn s1", TURN]
 FAST = Timing(first_pause=0.0, longest_pause=0.0, recheck=0.0)
 
 
@@ -99,6 +104,9 @@ class World:
         self.holding = True
         self.stopping = False
         self.enabled = True
+        self.acquired: datetime | None = NOW - timedelta(hours=1)
+        self.settled: list[Orphan] = []
+        """Answers about runs due before `acquired`, one for each question."""
         self.looks = 0
         self.look_faults: list[ApiError] = []
         self.session: Any = "s1"
@@ -109,6 +117,7 @@ class World:
             runs=self.runs,
             recorder=Recorder(self.runs, FAST),
             confirming=Confirming(self),
+            settle=self.settle,
             fence=self,
             calls=Calls(self, 5.0),
             policy=RetryPolicy(**policy),
@@ -119,6 +128,10 @@ class World:
 
     def held(self) -> bool:
         return self.holding
+
+    async def settle(self, run: StoredRun, since: datetime) -> Orphan:
+        assert since == self.acquired
+        return self.settled.pop(0)
 
     async def versions(self, names: Any) -> Confirmed:
         self.looks += 1

@@ -1,22 +1,26 @@
 """The order of checks, writes and calls of one attempt, and what each fault between them leads to."""
 
 import asyncio
+import logging
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from astrabox.seams.scheduler import RunPermanentError
-from astrabox_scheduler_client.errors import Forbidden, Invalid, ServerError, TooManyRequests, Unreachable
+from astrabox_scheduler_client.errors import (
+    Forbidden,
+    Invalid,
+    MalformedAnswer,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.run import Phase, RunStatus
-from astrabox_scheduler_kubernetes.attempt import HandedOver
-from tests.unit.provider.memory_runs import NOW, World
-
-CLAIM = "save assignee,attempts,phase,startedAt"
-SESSION = "save sessionId"
-TURN = "save conditions,finishedAt,phase,turnId"
-WHOLE = [CLAIM, "start_session", SESSION, "admit_turn s1", TURN]
+from astrabox_scheduler_kubernetes.attempt import Attempt, HandedOver
+from astrabox_scheduler_kubernetes.waiting import Entry
+from tests.unit.provider.memory_runs import CLAIM, NOW, SESSION, TURN, WHOLE, World
 
 
 async def test_order_of_writes_and_calls() -> None:
@@ -295,3 +299,36 @@ async def test_every_call_gets_a_payload_of_its_own() -> None:
     first, second = world.seen
     assert first.payload is not second.payload
     assert (first.run_id, first.trigger, first.scheduled_for) == (second.run_id, "manual", None)
+
+
+async def test_logs_name_the_type_of_an_error_only(caplog: pytest.LogCaptureFixture) -> None:
+    """AstraBox's texts can quote a prompt: the ledger has them, the logs do not."""
+    caplog.set_level(logging.DEBUG)
+    secret = "the prompt"
+    for fault in (ValueError(secret), RunPermanentError(secret)):
+        world = World(max_attempts=2)
+        world.session = fault
+        run = world.run()
+        while await world.attempt(run).carry_out() is not None:
+            world.clock.at += timedelta(minutes=1)
+            run = world.runs.stored["r"]
+        assert secret in (world.status.last_error or "")
+        status = world.status.changed(phase=Phase.RUNNING, attempts=9)
+        await world.attempt(world.run(status=status)).carry_out()
+    assert secret not in caplog.text
+    assert "ValueError" in caplog.text
+    assert "RunPermanentError" in caplog.text
+
+
+async def test_run_that_cannot_be_read_is_told_of_once_for_each_version(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+
+    async def get(name: str) -> Any:
+        raise MalformedAnswer("not the shape")
+
+    world.runs.get = get  # type: ignore[method-assign]
+    for version in ("1", "1", "1", "2", "2"):
+        await Attempt(Entry("r", "me", 0, version), world.desk).carry_out()
+    assert [each.levelname for each in caplog.records].count("ERROR") == 2

@@ -1,6 +1,7 @@
 import pytest
 
-from astrabox_scheduler_kubernetes.settings import PREFIX, Settings, SettingsError
+from astrabox_scheduler_client.environment import SettingsError
+from astrabox_scheduler_kubernetes.settings import PREFIX, Settings
 
 
 def read(**values: str) -> Settings:
@@ -41,6 +42,12 @@ def test_wrong_numbers_leave_the_cluster_to_be_checked() -> None:
         read(CONCURRENCY="many", NAMESPACE="n")
     assert caught.value.usable is not None
     assert caught.value.usable.namespace == "n"
+
+
+def test_a_service_of_our_name_is_no_mistake() -> None:
+    """Kubernetes adds these to every pod of the namespace."""
+    added = {"SERVICE_HOST": "10.0.0.7", "SERVICE_PORT_HTTP": "80", "PORT": "tcp://10.0.0.7:80"}
+    assert read(**added, PORT_80_TCP_ADDR="10.0.0.7") == Settings()
 
 
 def test_lower_case_variables_are_typos() -> None:

@@ -1,15 +1,19 @@
 """Two who meet at one orphan: the version that was read decides."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from astrabox_scheduler_client.errors import Conflict
-from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
+from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, ROLE_LABEL
+from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import Presence
-from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.takeover import Takeover
+from astrabox_scheduler_kubernetes.telling import Told
 from tests.unit.provider.memory_runs import Clock, MemoryRuns, World
 
 NOBODY = Presence((), frozenset())
@@ -32,7 +36,7 @@ class Taken:
 
 
 def takeover(runs: MemoryRuns, taken: Taken) -> Takeover:
-    return Takeover(runs, None, Clock(), taken, lambda: TERM)  # type: ignore[arg-type]
+    return Takeover(runs, None, Clock(), taken, current=lambda: TERM, told=Told())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scheduled", [False, True])
@@ -66,4 +70,22 @@ async def test_orphan_is_adopted() -> None:
     world.run()
     world.runs.label("r", **{ASSIGNEE_LABEL: "lost"})
     await takeover(world.runs, taken)._settle("r", NOBODY, TERM)
+    assert taken.runs == ["r"]
+
+
+async def test_orphan_of_a_process_that_may_still_be_there_is_left_for_now() -> None:
+    """G1: a Lease that may be renewed yet proves nothing about a due time after its last renewal."""
+    world, taken = World(), Taken()
+    run = world.run(scheduled=True)
+    world.runs.label("r", **{ASSIGNEE_LABEL: "lost"})
+    assert run.spec.due_time is not None
+    renewed = run.spec.due_time - timedelta(seconds=1)
+    lease = Lease(
+        metadata=ObjectMeta(name="other", labels={ROLE_LABEL: "provider"}),
+        spec=LeaseSpec(holder_identity="other", acquire_time=renewed, renew_time=renewed),
+    )
+    await takeover(world.runs, taken)._settle("r", Presence((lease,), frozenset({"other"})), TERM)
+    assert (taken.runs, world.log, world.status.phase) == ([], [], Phase.QUEUED)
+    later = lease.changed(spec=lease.spec.changed(renew_time=run.spec.due_time))
+    await takeover(world.runs, taken)._settle("r", Presence((later,), frozenset({"other"})), TERM)
     assert taken.runs == ["r"]

@@ -1,0 +1,79 @@
+"""The order in which an operator starts."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from astrabox_scheduler_client.api import SchedulerApi, open_api
+from astrabox_scheduler_client.identity import new_identity
+from astrabox_scheduler_operator.app import Operator
+from astrabox_scheduler_operator.settings import PREFIX, Settings
+from tests.apiserver.operator.scenery import eventually, put_provider, put_schedule, see
+
+
+async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
+    api: SchedulerApi, admin_kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OO-05: what nobody fires until a new operator has loaded its index would be late in every roll-out."""
+    await put_provider(api)
+    await put_schedule(api, "a", cron="0 0 1 1 *")
+    settings = Settings.from_environment(
+        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
+    )
+    own = await open_api(settings.connect, namespace, "operator")
+    operator = Operator(settings, own, new_identity("operator"))
+    monkeypatch.setattr(operator._watch, "start", lambda: None)  # it brings nothing yet
+    stop = asyncio.Event()
+    running = asyncio.create_task(operator.run(stop))
+
+    async def swept_again() -> bool:
+        assert not running.done()
+        assert not operator.keeper.held()
+        assert [each for each in await api.leases.list() if each.role == "operator"] == []
+        return operator.sweep.completed is not None and operator.sweep.completed > first
+
+    async def written() -> bool:
+        return (await api.schedules.get("a")).status.next_due_time is not None
+
+    try:
+        for _ in range(2):
+            first = operator.sweep.completed or 0.0
+            await eventually(swept_again)
+        assert operator.ready() == [
+            "the Lease of this operator is not held",
+            "the schedules are not loaded yet",
+        ]
+        assert operator.alive() == []
+        await see(operator)
+        await eventually(written)
+        assert operator.ready() == []
+        (lease,) = [each for each in await api.leases.list() if each.role == "operator"]
+        assert lease.metadata.name == operator.keeper.name
+    finally:
+        stop.set()
+        await running
+        await own.aclose()
+
+
+async def test_an_operator_that_is_ended_while_it_loads_leaves_nothing(
+    api: SchedulerApi, admin_kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_schedule(api, "a")
+    settings = Settings.from_environment(
+        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
+    )
+    own = await open_api(settings.connect, namespace, "operator")
+    operator = Operator(settings, own, new_identity("operator"))
+    monkeypatch.setattr(operator._watch, "start", lambda: None)
+    stop = asyncio.Event()
+    running = asyncio.create_task(operator.run(stop))
+
+    async def swept() -> bool:
+        return operator.sweep.completed is not None
+
+    await eventually(swept)
+    stop.set()
+    await running
+    await own.aclose()
+    assert [each for each in await api.leases.list() if each.role == "operator"] == []

@@ -1,0 +1,84 @@
+"""enqueue and list_runs on a real API server."""
+
+from typing import Any
+
+import pytest
+
+from astrabox.seams.scheduler import InvalidSchedule
+from astrabox_scheduler_client.errors import Unreachable
+from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL
+from tests.apiserver.provider.handlers import Held
+from tests.apiserver.provider.scenery import Place
+
+
+async def test_replay_takes_its_source_from_the_history(place: Place) -> None:
+    provider = place.provider()
+    first = await provider.enqueue("d", {"n": 1.0}, trigger="manual")
+    again = await provider.enqueue("d", {}, trigger="replay", replayed_from_run_id=first.run_id)
+    assert repr(again.payload) == "{'n': 1.0}"
+    for source, deployment in (("unknown", "d"), (first.run_id, "another"), ("", "d"), ("..", "d")):
+        with pytest.raises(InvalidSchedule, match="no longer in the history"):
+            await provider.enqueue(deployment, {}, trigger="replay", replayed_from_run_id=source)
+    with pytest.raises(InvalidSchedule):
+        await provider.enqueue("d", {}, trigger="replay")
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_enqueue_without_an_answer_saves_one_run(place: Place, carried_out: bool) -> None:
+    provider = place.provider()
+    store = provider._engine()._store
+    acquire = store.acquire
+    left = 2
+
+    async def acquire_lossy() -> Any:
+        api = await acquire()
+        real = type(api.runs).create
+
+        async def create(run: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                return await real(api.runs, run)
+            if carried_out:
+                await real(api.runs, run)
+            raise Unreachable("lost", ambiguous=True)
+
+        api.runs.create = create  # type: ignore[method-assign]
+        return api
+
+    store.acquire = acquire_lossy  # type: ignore[method-assign]
+    run = await provider.enqueue("d", {}, trigger="manual")
+    assert [each.run_id for each in await provider.list_runs("d")] == [run.run_id]
+
+
+async def test_history_reads_no_more_payloads_than_it_shows(place: Place) -> None:
+    """G7: the newest first, whoever has labelled runs of other Deployments with our key."""
+    async with place.running(Held("start_session"), CONCURRENCY="1") as provider:
+        prompt = "x" * 40_000
+        mine = [
+            (await provider.enqueue("d", {"n": n, "p": prompt}, trigger="manual")).run_id for n in range(12)
+        ]
+        for n in range(6):
+            other = await place.create_run(f"other-{n}")
+            await place.api.runs.patch_labels(other, {DEPLOYMENT_LABEL: "d"})
+        calls = place.recorded(provider)
+        shown = await provider.list_runs("d", limit=3)
+        read = [call.removeprefix("GET ") for call in calls if "d-" in call]
+        everything = await provider.list_runs("d", limit=200)
+    assert [each.run_id for each in shown] == mine[:-4:-1]
+    assert [each.payload["n"] for each in shown] == [11, 10, 9]
+    assert [each.run_id for each in everything] == mine[::-1]
+    assert set(mine[-3:]) < set(read)
+
+
+@pytest.mark.parametrize("number", [5, 120])
+async def test_history_goes_over_pages(place: Place, number: int) -> None:
+    """More runs than a page has, all wanted; and of one that is taken meanwhile nothing is shown."""
+    provider = place.provider()
+    runs = [await provider.enqueue("d", {"n": n}, trigger="manual") for n in range(number)]
+    assert [each.run_id for each in await provider.list_runs("d", limit=200)] == [
+        each.run_id for each in reversed(runs)
+    ]
+    assert [each.payload["n"] for each in await provider.list_runs("d", limit=4)] == [
+        number - 1 - n for n in range(4)
+    ]

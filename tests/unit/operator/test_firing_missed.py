@@ -1,0 +1,179 @@
+"""What was missed: late within the window, or skipped with a trace."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.operator.world import START, World, at
+
+
+async def test_after_hours_without_operators_nothing_of_them_is_made_up_for(world: World) -> None:
+    """FI-01: operators stopped for 3 hours; the window is caught up, the rest leaves a trace."""
+    world.schedules.put("a", created=at("09:00"))
+    world.now = at("15:00:30")
+    operator = world.operator()
+    operator.see()
+    result = await operator.at(at("15:00:31"))
+    assert world.due_names("a")[0] == "14:51"
+    assert result.fired == 10
+    assert result.skipped == 350
+
+
+async def test_a_gap_of_years_costs_bounded_work(world: World) -> None:
+    """FI-01: O(1) work: two million missed minutes are not enumerated."""
+    world.schedules.put("a", created=START - timedelta(days=1500))
+    operator = world.operator()
+    operator.see()
+    result = await operator.at(START)
+    assert result.skipped == 1000
+    assert result.fired == 10
+    entry = operator.index.get("a")
+    assert entry is not None
+    assert entry.skipped is not None
+    assert entry.skipped.last_due_time == at("11:50"), "the latest one, exactly"
+    assert entry.next_due == at("12:01")
+
+
+async def test_counting_what_was_missed_holds_up_no_due_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FI-01: a long outage of many schedules: what can fire fires first, the counting is cut in pieces."""
+    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
+    operator = world.operator()
+    for number in range(5):
+        world.schedules.put(f"old{number}", created=START - timedelta(days=1500))
+    world.schedules.put("y", cron="0 12 * * *", created=START - timedelta(hours=1))
+    operator.see()
+    first = await operator.firing.step(START)
+    assert world.due_names("y") == ["12:00"]
+    assert (first.skipped, first.more) == (1000, True)
+    rest = await operator.firing.drain(START)
+    assert rest.skipped == 4000
+    assert world.due_names("old4") == [f"11:{minute}" for minute in range(51, 60)] + ["12:00"]
+
+
+async def test_without_any_astrabox_process_due_times_are_skipped(world: World) -> None:
+    """FI-01: no AstraBox process was there: skipped with a trace, and the next one fires."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:40"))
+    await operator.at(at("12:01:21"))
+    await operator.at(at("12:02:21"))
+    assert world.due_names("a") == []
+    world.provider("astrabox-2", at("12:02:30"))
+    await operator.at(at("12:03:01"))
+    assert world.due_names("a") == ["12:03"]
+    assert operator.sample("skipped_total", reason="NoAstraBoxProcess") == 2
+
+
+async def test_a_provider_that_comes_to_sight_late_is_waited_for(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.leases.clear()
+    world.live.clear()
+    await operator.at(at("12:01:05"))
+    assert world.due_names("a") == []
+    world.provider("astrabox-2", at("12:00:59"))
+    await operator.at(at("12:01:06"))
+    assert world.due_names("a") == ["12:01"]
+
+
+async def test_nobody_there_is_only_believed_after_a_fresh_list(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.leases.clear()
+    world.live.clear()
+    world.on_refresh = lambda: world.provider("astrabox-2", at("12:00:50"))
+    await operator.at(at("12:01:30"))
+    assert operator.attendance.refreshes == 1
+    assert world.due_names("a") == ["12:01"]
+
+
+async def test_nobody_there_is_only_believed_once_the_leases_were_seen_for_a_while(world: World) -> None:
+    """FI-14: the API server was away over the due time; AstraBox ran on, and renews when it is back."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:40"))
+    operator.attendance.is_steady = False
+    await operator.at(at("12:01:40"))
+    assert operator.sample("skipped_total", reason="NoAstraBoxProcess") == 0
+    world.provider("astrabox-1", at("06:00"))
+    await operator.at(at("12:01:45"))
+    assert world.due_names("a") == ["12:01"]
+
+
+async def test_a_lost_status_write_fires_nothing_twice(world: World) -> None:
+    """FI-15: the create is done, the status is not written; another operator starts with the old status."""
+    first = world.operator("op-1")
+    world.schedules.put("a")
+    first.see()
+    await first.at(at("12:01:01"))
+    world.operators.clear()
+    second = world.operator("op-2")
+    second.see()
+    await second.at(at("12:01:11"))
+    assert world.runs.creates == ["a-20260601t1201z", "a-20260601t1201z"]
+    assert len(world.runs.stored) == 1
+    entry = second.index.get("a")
+    assert entry is not None
+    assert entry.last_run == "a-20260601t1201z"
+    assert second.sample("fired_total") == 0, "the other one fired it"
+
+
+async def test_an_outage_longer_than_the_window_gives_no_run(world: World) -> None:
+    """FI-15: operators down from 12:58:30 to 13:20, due at 13:00."""
+    world.schedules.put("a", cron="0 13 * * *")
+    world.now = at("13:20")
+    operator = world.operator()
+    operator.see()
+    await operator.at(at("13:20"))
+    assert world.runs.creates == []
+
+
+async def test_what_was_due_while_disabled_is_not_due(world: World) -> None:
+    """PA-01, PA-07: paused at 12:00:40, resumed at 12:02:20: first run 12:03, nothing skipped."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.now = at("12:00:40")
+    world.schedules.put("a", enabled=False)
+    operator.see()
+    await operator.minutes("12:01", "12:02")
+    world.now = at("12:02:20")
+    world.schedules.put("a", enabled=True, active_since=at("12:02:20"))
+    operator.see()
+    await operator.minutes("12:02", "12:03")
+    await operator.write_status()
+    assert world.due_names("a") == ["12:03"]
+    assert world.schedules.stored["a"].status.skipped is None
+
+
+async def test_ten_due_times_of_a_disabled_schedule_are_not_missed(world: World) -> None:
+    """PA-07: paused over 10 due times: no counter moves."""
+    operator = world.operator()
+    world.schedules.put("a", enabled=False)
+    operator.see()
+    await operator.minutes("12:01", "12:10")
+    await operator.write_status()
+    status = world.schedules.stored["a"].status
+    assert status.skipped is None
+    assert status.next_due_time is None
+    assert operator.events.written == []
+    assert world.runs.creates == []
+
+
+async def test_five_days_of_pause_are_not_made_up_for(world: World) -> None:
+    """PA-03: resumed after 5 days, the next whole minute fires, and only that."""
+    world.schedules.put("a", created=START - timedelta(days=5), enabled=False)
+    operator = world.operator()
+    operator.see()
+    world.schedules.put("a", enabled=True)
+    operator.see()
+    await operator.at(at("12:00:50"))
+    await operator.at(at("12:01:00"))
+    assert world.due_names("a") == ["12:01"]
+    assert operator.sample("skipped_total", reason="OutsideCatchUpWindow") == 0
