@@ -171,6 +171,7 @@ class Place:
         attends = Attends(self.api, self.observer, self.clock)
         await attends.refresh()
         self.clock.advance_to(end)
+        await until(lambda: self._renewed_since(attends, end))
         queue, metrics = DueQueue(), Metrics()
         index = ScheduleIndex(queue)
         for schedule in (await self.api.schedules.list()).items:
@@ -198,6 +199,13 @@ class Place:
             window=CATCH_UP_WINDOW,
         )
         await loop.drain(self.clock.now())
+
+    async def _renewed_since(self, attends: Attends, instant: datetime) -> bool:
+        """Whether all live providers have shown that they were there at this time."""
+        await attends.refresh()
+        presence = attends.providers()
+        renewed = {lease.metadata.name: lease.spec.renew_time for lease in presence.leases}
+        return all((renewed[name] or instant) >= instant for name in presence.live)
 
     async def create_run(self, deployment_id: str = "d", **fields: Any) -> str:
         """A run as kubectl, or an operator, would create it; its name."""
