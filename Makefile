@@ -32,7 +32,7 @@ demo: $(STAMP)  ## the whole main job, live, on a real control plane of this mac
 
 test: $(STAMP)  ## unit, property, conformance and API-server tests
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m "not slow"
+	$(BIN)/pytest tests -m "not slow" --numprocesses 2 --dist worksteal
 
 test-unit: $(STAMP)  ## only what needs no control plane
 	$(BIN)/pytest tests/unit

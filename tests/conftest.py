@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools.controlplane import Cluster, ControlPlane, ControlPlaneError, ensure_binaries, open_cluster
+from astrabox_scheduler_crds.crd import lacking_fields
+from astrabox_scheduler_crds.labels import API_VERSION
+from tools.controlplane import (
+    Cluster,
+    ControlPlane,
+    ControlPlaneError,
+    KubectlError,
+    ensure_binaries,
+    open_cluster,
+)
 
 MANIFESTS = Path(__file__).resolve().parent.parent / "crds" / "manifests"
 
@@ -53,3 +65,11 @@ def crds_installed(control_plane: Cluster) -> None:
     """Our CustomResourceDefinitions, served."""
     control_plane.kubectl("apply", "-f", str(MANIFESTS))
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(MANIFESTS))
+    # Served at once, published a moment later; what checks the fields reads what is published.
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KubectlError):
+            document = json.loads(control_plane.kubectl("get", "--raw", f"/openapi/v3/apis/{API_VERSION}"))
+            if not lacking_fields(document):
+                return
+    raise TimeoutError("the API server has not published the fields of our CRDs within 30 s")

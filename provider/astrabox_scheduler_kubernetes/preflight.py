@@ -17,6 +17,7 @@ from astrabox_scheduler_kubernetes.store import Store
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 LIMIT_SECONDS: Final = 15.0
+_PUBLISHED_SECONDS: Final = 2.0
 ROLE_NAME: Final = "astrabox-scheduler-provider"
 _SILENT: Final = (
     f"the cluster has not answered within {LIMIT_SECONDS:g} seconds: check address, DNS and network policies"
@@ -79,11 +80,15 @@ async def _answer(
 
 async def _definitions(api: SchedulerApi) -> list[str]:
     try:
-        document = await api.discovery.published_schema()
+        lacking = lacking_fields(await api.discovery.published_schema())
+        if lacking:
+            # The API server publishes what was just installed a moment after it serves it.
+            await asyncio.sleep(_PUBLISHED_SECONDS)
+            lacking = lacking_fields(await api.discovery.published_schema())
     except Forbidden as error:
         _LOG.warning("the fields of the resources could not be checked: %s", error)
         return []
-    return [str(each) for each in lacking_fields(document)]
+    return [str(each) for each in lacking]
 
 
 async def _rights(api: SchedulerApi) -> list[str]:
