@@ -13,6 +13,8 @@ CATCH_UP_WINDOW = timedelta(minutes=10)
 PRESENCE_SETTLE = timedelta(seconds=20)
 """How long after a due time a provider that was there at it may still come to sight."""
 MAX_COUNTED_SKIPS = 1000
+FUTURE_TOLERANCE = timedelta(minutes=1)
+"""A time in a status that lies further ahead is not believed."""
 CONFIRM_MAX_AGE_SECONDS = 2.0
 """A scheduled run rests on a read of its schedule that began at most this long before the create."""
 START_MAX_AGE_SECONDS = 3.5
@@ -92,6 +94,8 @@ def observe_rule(schedule: DeploymentSchedule, last: Observed | None, now: datet
     """
     spec = schedule.spec
     rule, declared = spec.time_rule, spec.active_since
+    if last is not None and last.active_since > now + FUTURE_TOLERANCE:
+        last = None  # a hand wrote the status, or a clock was set: begin again from what the spec says
     if last is not None and last.time_rule == rule:
         return last
     created = schedule.metadata.creation_timestamp or now

@@ -18,11 +18,18 @@ import re
 from datetime import UTC, datetime
 
 MAX_KEY_LENGTH = 40
+MAX_NAME_LENGTH = 253
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 _SCHEDULED = re.compile(r"(?P<key>.+)-(?P<due>[0-9]{8}t[0-9]{4}z)", re.ASCII)
 _DUE_FORMAT = "%Y%m%dt%H%Mz"
 _DIGEST_CHARACTERS = 26
 TOKEN_CHARACTERS = 8
+
+
+def is_object_name(text: str) -> bool:
+    """Whether an object of ours can have this name (RFC 1123 subdomain)."""
+    return len(text) <= MAX_NAME_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def deployment_key(deployment_id: str) -> str:

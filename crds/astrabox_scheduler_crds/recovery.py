@@ -21,19 +21,19 @@ DISABLED_REASON = "ScheduleDisabled"
 DISABLED_MESSAGE = "The schedule was disabled or deleted before this run was started."
 
 
-def settle_orphan(run: RunInvocation, providers: Presence) -> Orphan:
+def settle_orphan(run: RunInvocation, providers: Presence, now: datetime) -> Orphan:
     """Decide about an unfinished run that nobody is surely dispatching.
 
     A process that is killed looks alive until its Lease runs out, so a due time in that tail gets
     a run although nobody was running. Such a run, never started and at whose due time no provider
     was there, is cancelled: otherwise it would start late when AstraBox comes back. Any other run
     goes on. While a Lease may still be renewed nobody knows which it is: WAIT, for less than its
-    duration.
+    duration; so does a run that a hand created before its due time.
     """
     due = run.spec.due_time
     if run.spec.trigger != "schedule" or due is None or run.status.started or providers.proves(due):
         return Orphan.ADOPT
-    return Orphan.WAIT if providers.covers(due) else Orphan.CANCEL
+    return Orphan.WAIT if due > now or providers.covers(due) else Orphan.CANCEL
 
 
 def lease_is_needed(renewed: datetime | None, horizon: datetime) -> bool:

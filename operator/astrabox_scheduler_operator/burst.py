@@ -187,6 +187,7 @@ class Burst:
             _LOG.error("a due time was skipped: its name is taken", extra=self._fields(entry, due, now))
         else:
             entry.settle_fired(due, name)
+            self._tell_successor(entry, due, name)
             result.fired += 1
             if created is Created.CREATED:
                 self._metrics.fired.inc()
@@ -195,6 +196,12 @@ class Burst:
             _LOG.debug("fired", extra=self._fields(entry, due, now) | {"run": name, "result": created.value})
         self._requeue(entry)
         self._index.touch(entry.name)
+
+    def _tell_successor(self, entry: Entry, due: datetime, run: str) -> None:
+        """An edit during the create has put another entry in its place: that one must not forget the run."""
+        current = self._index.get(entry.name)
+        if current is not None and current is not entry and current.metadata.uid == entry.metadata.uid:
+            current.note_fired(due, run)
 
     def _failed(self, entry: Entry, due: datetime, error: ApiError, now: datetime) -> None:
         entry.failures += 1

@@ -1,17 +1,13 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.cron import CronError, CronSchedule
-from astrabox_scheduler_crds.firing import Observed, SkipReason
+from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
-
-FUTURE_TOLERANCE: Final = timedelta(minutes=1)
-"""A settled time this far ahead is not believed: a clock was set, or a hand wrote the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +92,11 @@ class Entry:
             return False
         self.cursor = max(each for each in reached if each is not None)
         return True
+
+    def note_fired(self, due: datetime, run: str) -> None:
+        """`due` of the rule before this one has its run."""
+        if self.last_due is None or due > self.last_due:
+            self.last_due, self.last_run = due, run
 
     def settle_fired(self, due: datetime, run: str) -> None:
         """`due` has its run."""

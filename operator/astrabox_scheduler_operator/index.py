@@ -7,7 +7,7 @@ from typing import Final
 
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.cron import CronSchedule, InvalidCron, InvalidZone
-from astrabox_scheduler_crds.firing import Observed, observe_rule, observed_from_status
+from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, observe_rule, observed_from_status
 from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
@@ -107,7 +107,7 @@ class ScheduleIndex:
     def _refresh(self, entry: Entry, schedule: DeploymentSchedule, now: datetime) -> None:
         """Only the status or the labels differ: as often as we write a status ourselves."""
         entry.metadata, entry.stored = schedule.metadata, schedule.status
-        since = _since_in_status(entry.observed, schedule)
+        since = _since_in_status(entry.observed, schedule, now)
         if since is not None and since != entry.observed.active_since:
             entry.observed = Observed(entry.observed.time_rule, since, entry.observed.declared)
             entry.cursor = max(entry.cursor, since)
@@ -149,9 +149,11 @@ def _version(metadata: ObjectMeta) -> Version:
     return metadata.uid or "", metadata.generation or 0
 
 
-def _since_in_status(observed: Observed, schedule: DeploymentSchedule) -> datetime | None:
+def _since_in_status(observed: Observed, schedule: DeploymentSchedule, now: datetime) -> datetime | None:
     """Since when the rule holds by the word of the replica that wrote it: one answer for all replicas."""
     status = schedule.status
+    if status.active_since is None or status.active_since > now + FUTURE_TOLERANCE:
+        return None
     return status.active_since if status.time_rule == observed.time_rule else None
 
 

@@ -73,9 +73,8 @@ class Orphans:
     async def _one(self, meta: ObjectMeta, now: datetime) -> bool:
         try:
             run = await self._runs.get(meta.name)
-            settled = (
-                Orphan.ADOPT if run.status.finished else settle_orphan(run, self._attendance.providers())
-            )
+            providers = self._attendance.providers()
+            settled = Orphan.ADOPT if run.status.finished else settle_orphan(run, providers, now)
             if settled is not Orphan.CANCEL:
                 if settled is Orphan.ADOPT:
                     self._kept.add(_identity(meta))

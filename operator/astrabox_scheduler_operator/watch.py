@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -28,6 +30,7 @@ from astrabox_scheduler_crds.schedule import DeploymentSchedule
 SERVER_TIMEOUT_SECONDS: Final = 50  # kopf sends it as it is, and the API server refuses a fraction
 CLIENT_TIMEOUT_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
+_TURN_SECONDS: Final = 0.02
 _LOG = logging.getLogger(__name__)
 
 
@@ -48,6 +51,8 @@ class ScheduleWatch:
         self._settings = settings
         self._namespace = namespace
         self._receive = receive
+        self._changes: deque[Change] = deque()
+        self._taking = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,9 +103,25 @@ class ScheduleWatch:
         async def changed(event: Mapping[str, Any], **_: Any) -> None:
             change = change_of(event)
             if change is not None:
-                self._hand_over(self._receive, change)
+                self._changes.append(change)
+                if not self._taking.is_set():
+                    self._taking.set()
+                    self._hand_over(self._take)
 
         return registry
+
+    def _take(self) -> None:
+        """Receive what has come, a turn at a time: a load of thousands must not hold up the event loop."""
+        end = time.monotonic() + _TURN_SECONDS
+        while self._changes and time.monotonic() < end:
+            self._receive(self._changes.popleft())
+        assert self._loop is not None
+        if not self._changes:
+            self._taking.clear()
+            if not self._changes:  # looked at again: one may have come before the mark was taken away
+                return
+            self._taking.set()
+        self._loop.call_soon(self._take)
 
     def _hand_over(self, call: Callable[..., object], *arguments: object) -> None:
         assert self._loop is not None

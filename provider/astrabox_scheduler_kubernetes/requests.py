@@ -13,7 +13,7 @@ from astrabox_scheduler_client.errors import AlreadyExists, ApiError, MalformedA
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
-from astrabox_scheduler_crds.names import TOKEN_CHARACTERS, deployment_key, requested_run_name
+from astrabox_scheduler_crds.names import TOKEN_CHARACTERS, deployment_key, is_object_name, requested_run_name
 from astrabox_scheduler_crds.run import Origin, RunInvocation, RunSpec
 from astrabox_scheduler_kubernetes.ledger import clamped, newest_first, row
 from astrabox_scheduler_kubernetes.rules import check_deployment_id, payload_text, storable
@@ -121,12 +121,13 @@ class Requests:
         return None
 
     async def _payload_of(self, api: SchedulerApi, deployment_id: str, source: str) -> str:
-        try:
-            run = await api.runs.get(source)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
-            run = None
+        run = None
+        if is_object_name(source):
+            try:
+                run = await api.runs.get(source)
+            except NotFound as error:
+                if error.reason == "NotServed":
+                    raise
         if run is None or run.spec.deployment_id != deployment_id:
             raise InvalidSchedule("The run to repeat is no longer in the history of this Deployment.")
         return run.spec.payload

@@ -51,13 +51,13 @@ class Providers:
         What has been proved stays so; for the rest the Leases are listed, unless that was done after
         `since` and at most `fresh` seconds ago.
         """
-        settled = settle_orphan(run, self.now(clock.monotonic()))
+        settled = settle_orphan(run, self.now(clock.monotonic()), clock.now())
         age = self.poller.age()
         lately = age is not None and age <= fresh and clock.now() - timedelta(seconds=age) >= since
         if settled is Orphan.ADOPT or lately:
             return settled
         await self.poller.refresh()
-        return settle_orphan(run, self.now(clock.monotonic()))
+        return settle_orphan(run, self.now(clock.monotonic()), clock.now())
 
 
 class Held(Protocol):
@@ -134,7 +134,7 @@ class Takeover:
         unknown = not isinstance(run.status.phase, Phase)
         if run.status.finished or unknown or assignee in (providers.live | {term.assignee}):
             return
-        settled = settle_orphan(run, providers)
+        settled = settle_orphan(run, providers, self._clock.now())
         if settled is Orphan.CANCEL:
             await self._cancel(run)
         elif settled is Orphan.ADOPT:

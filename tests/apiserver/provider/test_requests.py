@@ -16,7 +16,15 @@ async def test_replay_takes_its_source_from_the_history(place: Place) -> None:
     first = await provider.enqueue("d", {"n": 1.0}, trigger="manual")
     again = await provider.enqueue("d", {}, trigger="replay", replayed_from_run_id=first.run_id)
     assert repr(again.payload) == "{'n': 1.0}"
-    for source, deployment in (("unknown", "d"), (first.run_id, "another"), ("", "d"), ("..", "d")):
+    for source, deployment in (
+        ("unknown", "d"),
+        (first.run_id, "another"),
+        ("", "d"),
+        ("..", "d"),
+        ("../x", "d"),
+        ("a/b", "d"),
+        ("a%2fb", "d"),
+    ):
         with pytest.raises(InvalidSchedule, match="no longer in the history"):
             await provider.enqueue(deployment, {}, trigger="replay", replayed_from_run_id=source)
     with pytest.raises(InvalidSchedule):

@@ -66,7 +66,11 @@ ORPHANS = [
     ("each", "providers", "expected"), [row[1:] for row in ORPHANS], ids=[row[0] for row in ORPHANS]
 )
 def test_settle_orphan(each: RunInvocation, providers: Presence, expected: Orphan) -> None:
-    assert settle_orphan(each, providers) is expected
+    assert settle_orphan(each, providers, NOW) is expected
+
+
+def test_a_run_created_by_hand_before_its_due_time_is_not_called_missed() -> None:
+    assert settle_orphan(run(), GONE_BEFORE, NOW - timedelta(seconds=30)) is Orphan.WAIT
 
 
 def test_a_lease_stays_while_its_interval_can_matter() -> None:

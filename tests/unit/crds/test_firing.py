@@ -133,6 +133,13 @@ def test_what_was_observed_survives_the_operator() -> None:
     assert observed_from_status(schedule()) is None
 
 
+def test_a_status_from_the_far_future_stops_no_schedule() -> None:
+    """Written by hand, or under a clock that was set: begin again from what the spec says."""
+    status = ScheduleStatus(time_rule=schedule().spec.time_rule, active_since=DUE + timedelta(days=900))
+    last = observed_from_status(schedule(status=status))
+    assert observe_rule(schedule(status=status), last, DUE).active_since == DUE - timedelta(days=9)
+
+
 def test_a_payload_edit_is_no_change_of_the_rule() -> None:
     spec = schedule().spec
     assert spec.changed(payload='{"other": 1}').time_rule == spec.time_rule

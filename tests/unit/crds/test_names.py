@@ -7,6 +7,7 @@ import pytest
 
 from astrabox_scheduler_crds.names import (
     deployment_key,
+    is_object_name,
     parse_scheduled_run_name,
     requested_run_name,
     scheduled_run_name,
@@ -79,6 +80,16 @@ def test_requested_names_sort_by_time_and_are_never_scheduled_ones() -> None:
     assert len(set(names)) == len(names)
     assert all(parse_scheduled_run_name(name) is None for name in names)
     assert parse_scheduled_run_name(requested_run_name("k-20260101t0000z", DUE, "t2222222")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_name"),
+    [("a", True), ("a.b-c.0", True), ("x" * 253, True), ("x" * 254, False), ("", False), ("..", False),
+     ("a/b", False), ("../x", False), ("a%2fb", False), ("A", False), ("a b", False), ("a\n", False),
+     ("é", False)],
+)  # fmt: skip
+def test_what_can_be_the_name_of_an_object(text: str, is_name: bool) -> None:
+    assert is_object_name(text) is is_name
 
 
 @pytest.mark.parametrize("token", ["", "short", "ABCDEFGH", "abcdefg8", "a-b-c-d-"])

@@ -6,6 +6,7 @@ import pytest
 
 from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import Unreachable
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
@@ -68,6 +69,27 @@ async def test_an_edit_while_the_confirmation_is_read_counts(world: World) -> No
     operator.confirm.meanwhile = edited
     await operator.at(at("12:05:01"))
     assert world.runs.creates == []
+
+
+async def test_an_edit_during_the_create_forgets_no_run(world: World) -> None:
+    """The run was decided on before the edit; its due time stays the schedule's last one."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    create = world.runs.create
+
+    async def create_and_edit(run: RunInvocation) -> ObjectMeta:
+        created = await create(run)
+        world.schedules.put("a", cron="*/30 * * * *", active_since=at("12:01:00"))
+        operator.see()
+        return created
+
+    world.runs.create = create_and_edit  # type: ignore[method-assign]
+    await operator.at(at("12:01"))
+    entry = operator.index.get("a")
+    assert entry is not None
+    assert (entry.last_due, entry.last_run) == (at("12:01"), "a-20260601t1201z")
+    assert entry.next_due == at("12:30")
 
 
 async def test_a_disable_that_the_watch_has_not_brought_counts(world: World) -> None:
