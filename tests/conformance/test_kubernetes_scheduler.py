@@ -15,7 +15,7 @@ from astrabox.seams.scheduler import SchedulerProvider
 from astrabox.testing.conformance.errors import Errors
 from astrabox.testing.scheduler_conformance import ConformanceBase, SchedulerProviderContractSuite
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
-from tests.apiserver.provider.door import Door, kubeconfig_through, server_of
+from tests.apiserver.provider.door import Door, kubeconfig_through, leave, server_of
 from tests.apiserver.provider.scenery import QUICK, Place
 from tools.controlplane import Cluster
 
@@ -30,6 +30,7 @@ async def store(control_plane: Cluster, crds_installed: None, tmp_path: Path) ->
         async with Place(through, namespace, door, control_plane.kubeconfig) as place:
             yield place
     finally:
+        await leave(door)
         left = {task for task in asyncio.all_tasks() if not task.done()} - before[0]
         threads = {each.name for each in set(threading.enumerate()) - before[1] if "lease" in each.name}
         door.end()

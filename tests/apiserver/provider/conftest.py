@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.provider.door import Door, kubeconfig_through, server_of
+from tests.apiserver.provider.door import Door, kubeconfig_through, leave, server_of
 from tests.apiserver.provider.scenery import Place
 
 
@@ -26,6 +26,7 @@ async def place(
     tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
     async with Place(through, namespace, door, admin_kubeconfig) as place:
         yield place
+    await leave(door)
     left = {task for task in asyncio.all_tasks() if not task.done()} - tasks
     assert left <= {asyncio.current_task()}, f"tasks are left: {left}"
     lost = {
