@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Schedules, Version
+from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.server_clock import ServerClock
-
-MAX_AGE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Confirmed:
     begun: float
     at: datetime
     versions: Mapping[str, Version]
-    max_age: float = MAX_AGE_SECONDS
+    max_age: float = CONFIRM_MAX_AGE_SECONDS
 
     def fresh(self, monotonic: float) -> bool:
         """Whether a run may still be created on these grounds at `monotonic` seconds."""
@@ -38,7 +36,11 @@ class ScheduleConfirm:
     """
 
     def __init__(
-        self, schedules: Schedules, clock: ServerClock, max_age: float = MAX_AGE_SECONDS, batch: int = 20
+        self,
+        schedules: Schedules,
+        clock: ServerClock,
+        max_age: float = CONFIRM_MAX_AGE_SECONDS,
+        batch: int = 20,
     ) -> None:
         self._schedules = schedules
         self._clock = clock

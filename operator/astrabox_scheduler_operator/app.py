@@ -17,7 +17,6 @@ from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.cron import check_zone_data, tzdata_version
-from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_operator.attendance import LeaseAttendance
 from astrabox_scheduler_operator.burst import Burst
@@ -88,7 +87,7 @@ class Operator:
         api, clock = self._api, self._api.clock
         burst = Burst(
             index=self.index,
-            confirm=ScheduleConfirm(api.schedules, clock, CONFIRM_MAX_AGE_SECONDS),
+            confirm=ScheduleConfirm(api.schedules, clock),
             schedules=api.schedules,
             creator=RunCreator(api.runs, self.attendance, window),
             clock=clock,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.confirm import MAX_AGE_SECONDS, Confirmed
+from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import ApiError, Forbidden, MalformedAnswer, NotFound, QuotaExceeded
 from astrabox_scheduler_client.schedules import Version
-from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS, SkipReason
 from astrabox_scheduler_crds.metadata import bounded
 from astrabox_scheduler_crds.names import scheduled_run_name
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
@@ -118,7 +118,9 @@ class Burst:
     def _may_begin(self, shared: Confirmed | None, result: BurstResult) -> bool:
         """A step ends after two seconds, so that the next one reads the clock anew."""
         now = self._clock.monotonic()
-        age_is_good = shared.fresh(now) if shared is not None else now - result.begun <= MAX_AGE_SECONDS
+        age_is_good = (
+            shared.fresh(now) if shared is not None else now - result.begun <= CONFIRM_MAX_AGE_SECONDS
+        )
         return age_is_good and self._creator.attendance.held()
 
     def _may_go_on(self, confirmed: Confirmed) -> bool:
