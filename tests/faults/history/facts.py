@@ -1,4 +1,4 @@
-"""What a fault run leaves behind: facts only, from the API server's audit log and objects and the hosts' records.
+"""What a fault run leaves behind: facts only, from the API server's audit log and the hosts' records.
 
 All times are seconds since the epoch by the clock of the test machine, whatever clock the process that
 they tell of believed in.
@@ -35,7 +35,7 @@ class Life:
     frozen: tuple[Span, ...] = ()
     """From SIGSTOP to SIGCONT."""
     hindered: tuple[Span, ...] = ()
-    """When requests of this process were cut, swallowed, slowed, refused or unauthorized, or its clock was moved."""
+    """When its requests were cut, swallowed, slowed, refused or unauthorized, or its clock was moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Write:
     @property
     def succeeded(self) -> bool:
         """Whether the API server said so."""
-        return self.code is not None and 200 <= self.code < 300  # noqa: PLR2004 - HTTP's range of success
+        return self.code is not None and 200 <= self.code < 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,111 @@
+"""A control plane for the session whose every write is noted, and a rig in it for each test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import AsyncExitStack
+
+import pytest
+
+from astrabox_scheduler_crds.crd import lacking_fields
+from astrabox_scheduler_crds.labels import API_VERSION
+from tests.faults.stage.audit import audit_flags
+from tests.faults.stage.clock import ClockError, find_library
+from tests.faults.stage.ports import steady_ports
+from tests.faults.stage.proxies import PROGRAM
+from tests.faults.stage.rig import Rig
+from tools.controlplane import ControlPlane, ControlPlaneError, KubectlError, ensure_binaries
+from tools.generated.paths import ROOT
+
+MANIFESTS = ROOT / "crds" / "manifests"
+OpenRig = Callable[..., Awaitable[Rig]]
+_FAILED = pytest.StashKey[bool]()
+
+os.environ.setdefault("SEED", str(random.SystemRandom().randrange(10**9)))  # workers inherit it
+
+
+def pytest_report_header() -> str:
+    """Say how this run is repeated."""
+    return f"seed: SEED={os.environ['SEED']} make faults"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build and look for what is needed before the first test starts its clock."""
+    wanted = any("plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    if session.config.option.collectonly or not wanted:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    try:
+        find_library()
+        with capture.global_and_fixture_disabled():
+            ensure_binaries()
+            ensure_binaries((PROGRAM,))
+    except (ControlPlaneError, ClockError) as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the fixtures know whether their test has failed."""
+    report = yield
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """What every random choice of this run follows from."""
+    return int(os.environ["SEED"])
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    """A control plane with our resources; a test may end its parts, the next rig starts them again."""
+    with ControlPlane(apiserver_flags=audit_flags, choose_ports=steady_ports) as cluster:
+        cluster.kubectl("apply", "-f", str(MANIFESTS))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(MANIFESTS))
+        _wait_until_published(cluster)
+        yield cluster
+
+
+@pytest.fixture
+async def open_rig(plane: ControlPlane, seed: int, request: pytest.FixtureRequest) -> AsyncIterator[OpenRig]:
+    """Opens rigs with settings of the test's own: `rig = await open_rig({...})`."""
+    async with AsyncExitStack() as stack:
+        rigs: list[Rig] = []
+
+        async def opened(settings: Mapping[str, str] | None = None) -> Rig:
+            rigs.append(await stack.enter_async_context(Rig.open(plane, seed=seed, settings=settings)))
+            return rigs[-1]
+
+        yield opened
+        if request.node.stash.get(_FAILED, False):
+            for each in rigs:
+                sys.stdout.write(f"{each.timeline(60, 25)}\n")
+
+
+@pytest.fixture
+async def rig(open_rig: OpenRig) -> Rig:
+    """A rig with the settings as delivered."""
+    return await open_rig()
+
+
+def _wait_until_published(cluster: ControlPlane) -> None:
+    """Served at once, published a moment later; hosts check their fields by what is published."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KubectlError):
+            document = json.loads(cluster.kubectl("get", "--raw", f"/openapi/v3/apis/{API_VERSION}"))
+            if not lacking_fields(document):
+                return
+        time.sleep(0.1)
+    raise TimeoutError("the API server has not published the fields of our CRDs within 30 s")

@@ -1,0 +1,58 @@
+"""What a hand does to a run while its handler call is in progress, on real processes."""
+
+import pytest
+from tests.faults.history.check import assert_holds
+
+from astrabox_scheduler_crds import labels
+from tests.faults.dispatch.scenes import (
+    behaving,
+    calls_of,
+    enqueue,
+    lease_of,
+    phase,
+    settings,
+    status,
+    steps,
+    until_begun,
+    until_phase,
+    writes_to_runs,
+)
+from tests.faults.stage.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(200)]
+
+
+async def test_deleted_or_given_away_its_call_is_cancelled_and_its_place_is_free(rig: Rig) -> None:
+    """RE-06: nothing is written for it then, and the host that was given the run goes on with it."""
+    await rig.start_hosts(2, env=settings(CONCURRENCY="2"))
+    other = await lease_of(rig, "host-2")
+    (deleted,) = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:600"))
+    (given,) = await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:600"))
+    await until_begun(rig, [deleted], "start_session")
+    await until_begun(rig, [given], "admit_turn")
+    queued = await enqueue(rig, "host-1", {}, 2)
+    acted = rig.now()
+    await rig.kubectl("delete", labels.RUN_PLURAL, deleted, "--wait=false")
+    await rig.kubectl("label", labels.RUN_PLURAL, given, f"{labels.ASSIGNEE_LABEL}={other}", "--overwrite")
+    await until_phase(rig, [given, *queued], "Succeeded", within=30)
+    history = await rig.collect()
+    for name, step in ((deleted, "start_session"), (given, "admit_turn")):
+        (call,) = calls_of(history, name, step, by="host-1")
+        assert call.error is not None
+        assert call.error.startswith("CancelledError")
+        assert call.ended is not None
+        assert call.ended - acted < 10
+        assert [
+            w for w in writes_to_runs(history, lambda by: by == "host-1", acted, name) if w.succeeded
+        ] == []
+    assert deleted not in history.runs
+    assert steps(history, given) == [
+        ("host-1", "start_session"),
+        ("host-1", "admit_turn"),
+        ("host-2", "admit_turn"),
+    ]
+    assert status(history.runs[given])["attempts"] == 2
+    for name in queued:
+        assert {host for host, _ in steps(history, name)} == {"host-1"}, "its place was not free"
+        assert phase(history.runs[name]) == "Succeeded"
+    assert_holds(history)

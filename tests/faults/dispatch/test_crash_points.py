@@ -1,0 +1,137 @@
+"""Hosts ended between every two writes and around both handler calls: no run is lost."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from astrabox.seams.scheduler import Schedule, SchedulerError
+from astrabox_scheduler_crds import labels
+from astrabox_scheduler_crds.assignment import owner
+from tests.faults.dispatch.crash_table import HOLDING, PLACES, Place, uncovered
+from tests.faults.dispatch.scenes import (
+    alive,
+    behaving,
+    calls_of,
+    create_run,
+    enqueue,
+    lease_of,
+    live_leases,
+    settings,
+    status,
+    until_begun,
+)
+from tests.faults.history.check import assert_holds
+from tests.faults.history.facts import History
+from tests.faults.stage.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
+
+HEIR = "heir"
+HALF = len(PLACES) // 2
+
+
+def _rule(place: Place, version: int) -> Schedule:
+    return Schedule(place.victim, "0 0 1 1 *", "UTC", enabled=True, payload={"version": version})
+
+
+def test_every_write_of_a_host_is_in_the_table() -> None:
+    """A write kind that is new to the launcher has to get a place in the table."""
+    assert uncovered() == set()
+
+
+@pytest.mark.parametrize("action", ["kill", "term"])
+@pytest.mark.parametrize("places", [PLACES[:HALF], PLACES[HALF:]], ids=["around-runs", "in-runs"])
+async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], action: str) -> None:
+    """RE-11: one host a point; each run ends under its id and with the saved Session, after certain calls."""
+    await rig.start_host(HEIR)
+    await asyncio.gather(*(_start(rig, place, action) for place in places))
+    erased = {place: _rule(place, 0) for place in places if place.how == "erase"}
+    await rig.host(HEIR).reconcile(erased.values())
+    await asyncio.gather(*(_prepare(rig, place) for place in places))
+    leases = await live_leases(rig)
+    for place in erased:  # their reconcile would touch the schedules of the others
+        await _bring(rig, place, action, leases, erased)
+    others = [place for place in places if place.how not in ("start", "erase")]
+    await asyncio.gather(*(_bring(rig, place, action, leases, erased) for place in others))
+    await rig.until(lambda: not (alive(rig) - {HEIR}), 40, "all victims have ended")
+    await rig.start_host("fresh")  # what it reconciles at its start is what AstraBox has on record
+    history = await rig.collect()
+    for place in places:
+        _check(history, place, action)
+    assert_holds(history)
+
+
+async def _start(rig: Rig, place: Place, action: str) -> None:
+    if place.how == "start":
+        rig.arm(place.victim, place.point, action)
+    await rig.start_host(place.victim, ready=False, env=settings(STOP_TIMEOUT_SECONDS="2"))
+    if place.how != "start":
+        socket = rig.actors.socket(place.victim)
+        await rig.until(socket.exists, 200, f"{place.victim} is there")  # many starts take their time
+        await rig.ready(place.victim)
+
+
+async def _prepare(rig: Rig, place: Place) -> None:
+    """What the host has in hand when its end comes: nothing, or a call that hangs in this host."""
+    if place.how in HOLDING:
+        held = await enqueue(
+            rig, place.victim, behaving(place.victim, start_session="hang:600"), of=place.victim
+        )
+        await until_begun(rig, held, "start_session")
+
+
+async def _bring(
+    rig: Rig, place: Place, action: str, leases: set[str], erased: Mapping[Place, Schedule]
+) -> None:
+    """Bring the host to its point. `erased`: schedules that AstraBox does not know any more."""
+    lease = await lease_of(rig, place.victim) if place.how in ("adopt", "cancel") else ""
+    rig.arm(place.victim, place.point, action)
+    door = rig.host(place.victim)
+    if place.how in ("update", "bury"):
+        await rig.host(HEIR).apply(_rule(place, 0))
+    with suppress(ConnectionError, SchedulerError):  # nobody knows then
+        match place.how:
+            case "run":
+                await enqueue(rig, place.victim, {}, of=place.victim)
+            case "fail":
+                await enqueue(
+                    rig, place.victim, behaving(place.victim, start_session="fail:1"), of=place.victim
+                )
+            case "adopt":
+                names = (f"{place.victim}-by-hand-{number}" for number in range(10_000))
+                name = next(name for name in names if owner(name, leases) == lease)
+                await create_run(rig, name, {}, of=place.victim)
+            case "cancel":
+                due = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=1)
+                await create_run(rig, "", {}, of=place.victim, assignee=lease, due=due)
+            case "stop":
+                await rig.terminate(place.victim, within=20)
+            case "create" | "update":
+                await door.apply(_rule(place, 1))
+            case "bury":
+                await door.delete(place.victim)
+            case "erase":
+                await door.reconcile([rule for other, rule in erased.items() if other != place])
+
+
+def _check(history: History, place: Place, action: str) -> None:
+    found = [item for item in history.runs.values() if item["spec"]["deploymentId"] == place.victim]
+    told = f"{place} {action}: {[status(item) for item in found]}"
+    created = place.how != "start" and (place.point, action) != ("before:run-created", "kill")
+    assert len(found) == created, told
+    starts, admits = place.calls(action)
+    for item in found:
+        name = item["metadata"]["name"]
+        assert status(item)["phase"] == ("Cancelled" if place.how == "cancel" else "Succeeded"), told
+        calls = [call.step for call in calls_of(history, name)]
+        assert (calls.count("start_session"), calls.count("admit_turn")) == (starts, admits), told
+        assert calls == sorted(calls, key=("start_session", "admit_turn").index), told
+    rule = history.schedules.get(place.victim)
+    if place.how in ("create", "update"):
+        assert rule is not None, told
+        assert rule["spec"]["payload"] == '{"version":1}', (told, rule)
+    else:
+        assert rule is None or labels.DELETED_LABEL in rule["metadata"]["labels"], told

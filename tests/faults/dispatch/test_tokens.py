@@ -1,0 +1,69 @@
+"""Tokens of service accounts are replaced and the old ones revoked, while runs go on."""
+
+import pytest
+from tests.faults.history.check import assert_holds
+
+from astrabox.seams.scheduler import Schedule
+from tests.faults.dispatch.scenes import (
+    behaving,
+    calls_of,
+    create_run,
+    enqueue,
+    lease_of,
+    status,
+    steps,
+    until_begun,
+    until_phase,
+)
+from tests.faults.stage.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
+
+PROCESSES = ("host-1", "host-2", "operator-1")
+WATCHES_RENEWED = 75.0
+"""Seconds after which every watch has been begun anew: the longest lasts 60 s."""
+
+
+async def test_revoked_tokens_stop_nothing(rig: Rig) -> None:
+    """WA-03, WA-09: new tokens are used without a restart, also by watches; no run is repeated."""
+    await rig.start_operators(1)
+    await rig.start_hosts(2)
+    leases = {host: await lease_of(rig, host) for host in ("host-1", "host-2")}
+    (long,) = await enqueue(rig, "host-1", behaving(start_session="hang:20", admit_turn="hang:60"))
+    await until_begun(rig, [long], "start_session")
+    for name in PROCESSES:
+        await rig.rotate_token(name)
+    rotated = rig.now()
+    soon = [name for host in leases for name in await enqueue(rig, host, {}, 3)]
+    await until_phase(rig, soon, "Succeeded", within=30)
+    await _observed(rig, "after-rotation")
+    await rig.until(
+        lambda: rig.now() - rotated > WATCHES_RENEWED, WATCHES_RENEWED + 10, "all watches are new"
+    )
+    for host, lease in leases.items():
+        await create_run(rig, f"by-hand-{host}", {}, assignee=lease)
+    await until_phase(
+        rig, [f"by-hand-{host}" for host in leases], "Succeeded", within=8
+    )  # a sweep takes 10 s
+    await _observed(rig, "after-new-watches")
+    await until_phase(rig, [long], "Succeeded", within=60)
+    history = await rig.collect()
+    assert steps(history, long) == [("host-1", "start_session"), ("host-1", "admit_turn")]
+    for host in leases:
+        assert {call.host for call in calls_of(history, f"by-hand-{host}")} == {host}
+    assert [life.name for life in history.lives if life.code is not None and life.asked_to_end is None] == []
+    assert len(history.lives) == len(PROCESSES)
+    assert_holds(history)
+
+
+async def _observed(rig: Rig, deployment: str) -> None:
+    """The operator says of a new schedule that it is ready."""
+    rule = Schedule(deployment, "0 0 1 1 *", "UTC", enabled=True, payload={})
+    await rig.host("host-1").apply(rule)
+
+    async def ready() -> bool:
+        found = {each["metadata"]["name"]: each for each in await rig.objects("deploymentschedules")}
+        conditions = status(found[deployment]).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    await rig.until(ready, 40, f"the operator has seen {deployment}")

@@ -1,0 +1,52 @@
+"""Operators whose wall clocks are wrong: due times are those of the API server's clock."""
+
+import pytest
+
+from tests.faults.firing.minutes import (
+    MINUTE,
+    assert_fired,
+    creates,
+    install,
+    minute_after,
+    reach,
+    run_name,
+    schedule,
+    shared_out,
+    skipped,
+    start_operators,
+    until_fired,
+    until_shared,
+)
+from tests.faults.history.check import assert_holds
+from tests.faults.stage.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+
+JUMP = 300.0
+
+
+async def test_wrong_and_jumping_clocks_move_no_due_time(rig: Rig) -> None:
+    """FI-06, FI-08, FI-17: 30 s off, and jumps by 5 min over due times: on time, once each, no burst."""
+    clocks = {"operator-1": 30.0, "operator-2": -30.0, "operator-3": 0.0, "operator-4": 0.0}
+    await start_operators(rig, list(clocks), clocks)
+    await rig.start_hosts(1)
+    deployments = [name for share in shared_out(rig, list(clocks), each=5).values() for name in share]
+    await install(rig, [schedule(each) for each in deployments])
+    await until_shared(rig, deployments)
+    first = minute_after(rig, 4)
+    second, third = first + MINUTE, first + 2 * MINUTE
+    for due, ahead in ((first, JUMP), (second, 0.0), (third, JUMP)):
+        await reach(rig, due - 1)
+        rig.set_clock("operator-3", ahead)
+        rig.set_clock("operator-4", -ahead)
+        await until_fired(rig, deployments, due, within=due + 30 - rig.now())
+    history = await rig.collect()
+    for due in (first, second, third):
+        assert_fired(history, deployments, due, within=10)
+    expected = {run_name(each, due) for each in deployments for due in (first, second, third)}
+    made = creates(history)
+    assert {name for name, writes in made.items() if writes[0].received >= first - 30} == expected
+    owners = {writes[0].by for writes in made.values()}
+    assert owners == clocks.keys(), "an operator has fired nothing, so that its clock has shown nothing"
+    assert all(skipped(each) == (0, "") for each in history.schedules.values())
+    assert_holds(history)

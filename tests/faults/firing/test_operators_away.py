@@ -1,0 +1,102 @@
+"""Operators that are gone while AstraBox runs: what was due meanwhile fires late, or leaves a trace."""
+
+import pytest
+
+from tests.faults.firing.minutes import (
+    MINUTE,
+    OpenRig,
+    assert_fired,
+    assert_not_fired,
+    creates,
+    cron_at,
+    events_about,
+    first_calls,
+    install,
+    minute_after,
+    reach,
+    run_name,
+    schedule,
+    settings,
+    skipped,
+    until_settled_to,
+)
+from tests.faults.history.check import assert_holds
+from tests.faults.history.facts import History
+from tests.faults.stage.rig import Rig
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+
+PLAIN = [f"plain-{number}" for number in range(8)]
+BACK = 30.0
+"""Seconds from the start of an operator to the last late run."""
+
+
+def assert_in_order(history: History, deployment: str, dues: list[float]) -> None:
+    """Their runs were created one after the other, as they were due."""
+    times = [creates(history)[run_name(deployment, due)][0].received for due in dues]
+    assert times == sorted(times), (deployment, times)
+
+
+async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) -> None:
+    """FI-01, FI-03, FI-15, WA-04: each once, in order; an edit counts from itself on; a disable ends all."""
+    await rig.start_operators(2)
+    await rig.start_hosts(2)
+    others = ["recron", "disabled", "deleted", "edited"]
+    await install(rig, [schedule(each, version=1) for each in (*PLAIN, *others)])
+    first = minute_after(rig, 8)
+    dues = [first, first + MINUTE, first + 2 * MINUTE]
+    back = first + 3 * MINUTE
+    await reach(rig, first - 3)
+    await rig.kill("operator-1")
+    await rig.terminate("operator-2", within=32)
+    await reach(rig, first + 20)
+    assert rig.now() < first + 40, "the machine is too slow for this scenario"
+    await rig.host("host-1").apply(schedule("recron", cron_at(back), version=1))
+    await rig.host("host-2").apply(schedule("disabled", enabled=False, version=1))
+    await rig.host("host-1").delete("deleted")
+    await rig.host("host-2").apply(schedule("edited", version=2))
+    await reach(rig, dues[-1] + 5)
+    started = rig.now()
+    await rig.start_operator("operator-3")
+    await until_settled_to(rig, [*PLAIN, "edited"], dues[-1], within=60)
+    await until_settled_to(rig, [*PLAIN, "edited", "recron"], back, within=back + 45 - rig.now())
+    history = await rig.collect()
+    for due in dues:
+        assert_fired(history, [*PLAIN, "edited"], due, within=started + BACK - due)
+    for each in [*PLAIN, "edited"]:
+        assert_in_order(history, each, dues)
+        assert skipped(history.schedules[each]) == (0, "")
+    assert_fired(history, ["recron"], first, within=started + BACK - first)
+    assert_not_fired(history, ["recron"], dues[1:])
+    assert_not_fired(history, ["disabled", "deleted"], [*dues, back])
+    assert_fired(history, [*PLAIN, "edited", "recron"], back, within=15)
+    called = first_calls(history)
+    assert all(called[run_name(each, due)].ended for each in PLAIN for due in dues)
+    assert_holds(history)
+
+
+async def test_what_is_older_than_the_window_is_skipped_with_a_trace(open_rig: OpenRig) -> None:
+    """FI-01: a window of 90 s: the older due times are counted and told by an Event, the younger fire."""
+    rig = await open_rig(settings(CATCH_UP_WINDOW_SECONDS=90))
+    await rig.start_operators(1)
+    await rig.start_hosts(1)
+    await install(rig, [schedule(each) for each in PLAIN])
+    first = minute_after(rig, 3)
+    dues = [first + MINUTE * number for number in range(4)]
+    await reach(rig, first - 2)
+    await rig.terminate("operator-1", within=32)
+    await reach(rig, dues[-1] + 2)
+    started = rig.now()
+    await rig.start_operator("operator-2")
+    await until_settled_to(rig, PLAIN, dues[-1], within=60)
+    told = await events_about(rig, PLAIN, "DueTimesSkipped", within=60)
+    history = await rig.collect()
+    assert_not_fired(history, PLAIN, dues[:2])
+    for due in dues[2:]:
+        assert_fired(history, PLAIN, due, within=started + BACK - due)
+    for each in PLAIN:
+        assert_in_order(history, each, dues[2:])
+        assert skipped(history.schedules[each]) == (2, "OutsideCatchUpWindow")
+        (event,) = told[each]
+        assert "2 due times were skipped" in event["note"], event["note"]
+    assert_holds(history)

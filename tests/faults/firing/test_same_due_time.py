@@ -1,0 +1,66 @@
+"""Two operators that fire the same due times: the name decides, and both go on."""
+
+import pytest
+
+from tests.faults.firing.minutes import (
+    TAKEN_OVER,
+    OpenRig,
+    assert_fired,
+    creates,
+    install,
+    minute_after,
+    minutes_between,
+    operators,
+    ready,
+    refused_creates,
+    run_name,
+    schedule,
+    settings,
+    start_operators,
+    status,
+    until_fired,
+    until_settled_to,
+    until_shared,
+)
+from tests.faults.history.check import assert_holds
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+
+MANY = [f"many-{number}" for number in range(200)]
+
+
+async def test_the_same_due_time_fired_twice_is_one_run(open_rig: OpenRig) -> None:
+    """OO-01, OO-03, OO-05: 200 creates meet 200 names; one is held until another operator has fired it."""
+    rig = await open_rig(settings(CREATE_CONCURRENCY=64))
+    await rig.start_operators(1)
+    await rig.start_hosts(1)
+    await install(rig, [schedule(each) for each in MANY])
+    await until_shared(rig, MANY)
+    first = minute_after(rig, 4)
+    rig.arm("operator-1", "after:run-created", f"kill:{len(MANY)}")
+    await rig.reached("operator-1", "after:run-created", within=first + 60 - rig.now())
+    await start_operators(rig, operators(2, 3))
+    await until_settled_to(rig, MANY, first, within=60)
+    second = minute_after(rig, 4)
+    rig.arm("operator-2", "before:run-created", "wait")
+    await rig.reached("operator-2", "before:run-created", within=second + 20 - rig.now())
+    await rig.proxy("operator-2").silence()
+    await until_fired(rig, MANY, second, within=60)
+    await rig.proxy("operator-2").mend()
+    rig.release("operator-2", "before:run-created")
+    third = minute_after(rig, 1)
+    await until_fired(rig, MANY, third, within=third + 30 - rig.now())
+    await until_settled_to(rig, MANY, third, within=60)
+    history = await rig.collect()
+    met = {write.name for by in ("operator-2", "operator-3") for write in refused_creates(history, by)}
+    assert {run_name(each, first) for each in MANY} <= met, "no conflict, so that nothing was shown"
+    held = [write.name for write in refused_creates(history, "operator-2") if write.received >= second]
+    assert len(held) == 1, held
+    for due in minutes_between(first, third):
+        assert_fired(history, MANY, due, within=TAKEN_OVER)
+    by = {writes[0].by for name, writes in creates(history).items() if writes[0].received >= third}
+    assert by == {"operator-2", "operator-3"}
+    told = history.schedules.values()
+    assert {ready(each) for each in told} == {"True"}
+    assert all(status(each)["lastRun"] == run_name(each["spec"]["deploymentId"], third) for each in told)
+    assert_holds(history)

@@ -1,0 +1,41 @@
+"""A history with what follows from it, made once and read by every rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.faults.history.facts import Bounds, History, Violation
+from tests.faults.history.presence import Attendance
+from tests.faults.history.rules import Rules
+from tests.faults.history.runs import Run, runs_of
+from tests.faults.history.slack import Slack
+
+
+@dataclass(frozen=True)
+class View:
+    """What the rules look at."""
+
+    history: History
+    slack: Slack
+    there: Attendance
+    rules: Rules
+    runs: dict[str, Run]
+
+    @property
+    def bounds(self) -> Bounds:
+        """The settings of the run."""
+        return self.history.bounds
+
+    def when(self, moment: float) -> str:
+        """A moment for people: seconds since the history began."""
+        return f"+{moment - self.history.begun:.1f} s"
+
+
+def view_of(history: History, slack: Slack) -> View:
+    """Derive everything."""
+    return View(history, slack, Attendance(history, slack), Rules(history), runs_of(history))
+
+
+def of_run(guarantee: str, what: str, run: Run) -> Violation:
+    """A violation by one run."""
+    return Violation(guarantee, what, run_id=run.name, deployment_id=run.deployment or None)

@@ -1,0 +1,131 @@
+"""One plan from the first process to the history: opened, carried out, healed, brought to rest, collected."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from astrabox.host_deployments import DeploymentRecords
+from astrabox_scheduler_crds.labels import DELETED_LABEL, SCHEDULE_PLURAL
+from tests.faults.history.facts import History
+from tests.faults.mix.crew import Crew
+from tests.faults.mix.drive import Done, Driver
+from tests.faults.mix.plan import Density, plan, skews
+from tests.faults.mix.steps import Step
+from tests.faults.stage.rig import Rig
+from tools.controlplane import ControlPlane
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # Else a run that failed several times waits for minutes, and the end with it.
+    "ASTRABOX_SCHEDULER_KUBERNETES_RETRY_MAX_DELAY_SECONDS": "15",
+    # So that what a whole plan has missed is still to be caught up in the calm at its end.
+    "ASTRABOX_SCHEDULER_OPERATOR_CATCH_UP_WINDOW_SECONDS": "1200",
+}
+SETTLE_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Troupe:
+    """How many processes of each role."""
+
+    hosts: int = 4
+    operators: int = 3
+
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """host-1 and so on."""
+        return tuple(f"host-{number + 1}" for number in range(self.hosts))
+
+    @property
+    def operator_names(self) -> tuple[str, ...]:
+        """operator-1 and so on."""
+        return tuple(f"operator-{number + 1}" for number in range(self.operators))
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """What came of a plan."""
+
+    seed: int
+    history: History
+    done: Done
+    processes: Mapping[str, int]
+    """Ends and starts, by kind and role."""
+    differing: tuple[str, ...]
+    """Deployments whose schedule was not as AstraBox's record says, once a host had reconciled in peace."""
+
+
+async def perform(
+    plane: ControlPlane,
+    seed: int,
+    seconds: float,
+    density: Density | None = None,
+    troupe: Troupe | None = None,
+    *,
+    logs: Path | None = None,
+    watched: Callable[[Rig, Driver, Crew], None] = lambda *_: None,
+) -> Performance:
+    """Carry out the plan of `seed`; `watched` gets hold of what it is carried out with.
+
+    `logs`: where the logs of all processes are kept.
+    """
+    troupe = troupe or Troupe()
+    names = troupe.host_names, troupe.operator_names
+    steps = plan(seed, seconds, *names, density)
+    async with Rig.open(plane, seed=seed, settings=SETTINGS) as rig:
+        crew = Crew(rig, *names, skews(seed, *names))
+        driver = Driver(rig, crew, DeploymentRecords(rig.actors.deployments))
+        watched(rig, driver, crew)
+        try:
+            async with crew.kept():
+                differing = await _from_plan_to_rest(rig, driver, steps)
+                history = await rig.collect(settle=SETTLE_SECONDS)
+        except BaseException as error:
+            error.add_note(rig.timeline(60, 25))
+            raise
+        finally:
+            if logs is not None:
+                _keep_logs(rig, logs)
+        return Performance(seed, history, driver.done, dict(crew.counts), differing)
+
+
+async def _from_plan_to_rest(rig: Rig, driver: Driver, steps: Sequence[Step]) -> tuple[str, ...]:
+    """What differs once everything is healed."""
+    await driver.carry_out(steps)
+    rig.note("the plan is over: everything is healed")
+    await driver.heal()
+    differing = _differing(DeploymentRecords(rig.actors.deployments), await rig.objects(SCHEDULE_PLURAL))
+    await driver.end_schedules()
+    return differing
+
+
+def _keep_logs(rig: Rig, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for log in rig.actors.folder.glob("*.log"):
+        shutil.copy(log, folder)
+
+
+def _differing(records: DeploymentRecords, stored: list[dict[str, Any]]) -> tuple[str, ...]:
+    wanted = {
+        rule.deployment_id: (" ".join(rule.cron.split()), rule.timezone, rule.enabled, dict(rule.payload))
+        for rule in records.all()
+    }
+    found = {
+        each["spec"]["deploymentId"]: (
+            each["spec"]["cron"],
+            each["spec"]["timeZone"],
+            each["spec"].get("enabled", True),
+            json.loads(each["spec"]["payload"]),
+        )
+        for each in stored
+        if DELETED_LABEL not in each["metadata"].get("labels", {})
+    }
+    return tuple(
+        f"{each!r:.60}: AstraBox has {wanted.get(each)}, stored is {found.get(each)}"
+        for each in sorted(wanted.keys() | found.keys())
+        if wanted.get(each) != found.get(each)
+    )

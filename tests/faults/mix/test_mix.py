@@ -1,0 +1,41 @@
+"""Everything at once, at random: commands, kills, stops, cuts and outages, as a seed draws them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.faults.history.check import assert_holds
+from tests.faults.mix.performance import Performance, perform
+from tests.faults.mix.steps import WORKLOAD
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+SECONDS: Final = 120.0
+_SEEDS_A_RUN: Final = 100
+
+
+@pytest.mark.parametrize("part", range(2))
+async def test_a_random_mix_keeps_every_guarantee(
+    plane: ControlPlane, seed: int, part: int, tmp_path: Path
+) -> None:
+    """After it nothing is lost, doubled, stuck or groundless, and the store is as AstraBox wants it."""
+    performance = await perform(plane, seed * _SEEDS_A_RUN + part, SECONDS, logs=tmp_path)
+    print(f"SEED={seed}, part {part}: {performance.done}, {dict(performance.processes)}")  # noqa: T201
+    try:
+        print(assert_holds(performance.history))  # noqa: T201 - what was seen belongs to the run
+        _something_was_done(performance)
+        assert performance.differing == ()
+    except AssertionError as error:
+        raise AssertionError(f"SEED={seed} make faults; logs: {tmp_path}\n{error}") from error
+
+
+def _something_was_done(performance: Performance) -> None:
+    """A plan of which little could be carried out would show nothing."""
+    done, passed_over = performance.done.steps, performance.done.passed_over
+    assert done.total() > 2 * passed_over.total(), (done, passed_over)
+    assert sum(done[kind] for kind in WORKLOAD) > 0
+    assert performance.processes.get("start host", 0) > 4
