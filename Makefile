@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := crds client provider operator contract tools tests
 
-.PHONY: help setup demo test test-unit test-slow lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow faults soak lint format crds lock control-plane clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -32,7 +32,7 @@ demo: $(STAMP)  ## the whole main job, live, on a real control plane of this mac
 
 test: $(STAMP)  ## unit, property, conformance and API-server tests
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m "not slow" --numprocesses 2 --dist worksteal
+	$(BIN)/pytest tests -m "not slow and not faults" --numprocesses 2 --dist worksteal
 
 test-unit: $(STAMP)  ## only what needs no control plane
 	$(BIN)/pytest tests/unit
@@ -40,6 +40,14 @@ test-unit: $(STAMP)  ## only what needs no control plane
 test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests -m slow -s
+
+faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
+	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
+	$(BIN)/pytest tests/faults -m faults --numprocesses 6 --dist worksteal
+
+soak: $(STAMP)  ## the random mix of faults for MINUTES=n (60), checked every ten; SEED=n repeats it
+	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
+	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 lint: $(STAMP)  ## formatting, rules, types, import contracts, generated files
 	$(BIN)/ruff format --check $(SOURCES)

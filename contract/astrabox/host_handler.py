@@ -30,7 +30,7 @@ class CallRecord:
     def append(self, entry: dict[str, Any]) -> None:
         """Write one line by one write."""
         if self._file is not None:
-            os.write(self._file, json.dumps(entry).encode() + b"\n")
+            os.write(self._file, json.dumps(entry, default=dict).encode() + b"\n")
 
     def close(self) -> None:
         """Close the file."""
@@ -86,16 +86,16 @@ class HostHandler:
             "session_id": session_id,
             "payload_sha256": sha256(json.dumps(run.payload, default=dict).encode()).hexdigest(),
         }
-        self._record.append({"t": time.time(), "phase": "begin"} | entry)
+        self._record.append(_now("begin") | entry | {"payload": run.payload})
         result: dict[str, Any] = {}
         try:
             await self._behave(call, run)
             yield result
         except BaseException as error:
             said = f"{type(error).__name__}: {error}"
-            self._record.append({"t": time.time(), "phase": "error"} | entry | {"error": said})
+            self._record.append(_now("error") | entry | {"error": said})
             raise
-        self._record.append({"t": time.time(), "phase": "end"} | entry | result)
+        self._record.append(_now("end") | entry | result)
 
     async def _behave(self, call: str, run: RunInvocation) -> None:
         wanted = run.payload.get("behaviour") or {}
@@ -119,6 +119,11 @@ class HostHandler:
                 os.kill(os.getpid(), signal.SIGKILL)
             case _:
                 raise RunPermanentError(f"there is no behaviour {kind!r}")
+
+
+def _now(phase: str) -> dict[str, Any]:
+    """`t` by this process's wall clock, which may be wrong; `monotonic` by the machine's, which is not."""
+    return {"t": time.time(), "monotonic": time.monotonic(), "phase": phase}
 
 
 def _digest(run_id: str) -> str:

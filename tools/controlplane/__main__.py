@@ -13,7 +13,7 @@ from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_
 from tools.controlplane.cluster import Cluster
 from tools.controlplane.errors import ControlPlaneError
 from tools.controlplane.plane import open_cluster
-from tools.controlplane.recipe import CONTROL_PLANE
+from tools.controlplane.recipe import CONTROL_PLANE, FAULT_TOOLS
 from tools.controlplane.sources import given_assets
 
 
@@ -21,15 +21,20 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.controlplane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build etcd, kube-apiserver and kubectl if need be; print their folder")
+    build = commands.add_parser(
+        "build", help="build etcd, kube-apiserver and kubectl if need be; print their folder"
+    )
+    build.add_argument("--faults", action="store_true", help="also toxiproxy, for the fault tests")
     commands.add_parser("path", help="print the folder of the binaries, without building")
     commands.add_parser("up", help="run a control plane in the foreground until Ctrl-C")
-    command = parser.parse_args(arguments).command
+    options = parser.parse_args(arguments)
     # SIGINT too: a shell that runs this in the background has it ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        return {"build": _build, "path": _path, "up": _up}[command]()
+        if options.command == "build":
+            return _build(faults=options.faults)
+        return {"path": _path, "up": _up}[options.command]()
     except ControlPlaneError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -38,8 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _build() -> int:
+def _build(*, faults: bool) -> int:
     print(ensure_binaries())
+    if faults:
+        print(ensure_binaries(FAULT_TOOLS))
     return 0
 
 

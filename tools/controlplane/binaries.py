@@ -26,12 +26,15 @@ def ensure_binaries(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Folder that holds all of `names`, built if need be (minutes when Go's own cache is cold)."""
+    """Folder that holds all of `names`, built if need be (minutes when Go's own cache is cold).
+
+    They are of one kind: of `CONTROL_PLANE`, or of `FAULT_TOOLS`, which are always built.
+    """
     environ = os.environ if environ is None else environ
-    given = given_assets(environ, names)
+    given = given_assets(environ, names) if set(names) <= set(CONTROL_PLANE) else None
     if given is not None:
         return given
-    folder = binary_folder(environ)
+    folder = binary_folder(environ, names)
     if missing_binaries(folder, names):
         progress = progress or Progress()
         with _turned_into_advice(folder), _sole_builder(folder, progress):
@@ -41,9 +44,9 @@ def ensure_binaries(
     return folder
 
 
-def binary_folder(environ: Mapping[str, str]) -> Path:
-    """Where binaries of the committed pins are cached; it need not exist."""
-    return cache_root(environ) / cache_key()
+def binary_folder(environ: Mapping[str, str], names: Collection[str] = CONTROL_PLANE) -> Path:
+    """Where these binaries of the committed pins are cached; it need not exist."""
+    return cache_root(environ) / cache_key(names)
 
 
 def missing_binaries(folder: Path, names: Collection[str]) -> list[str]:
@@ -109,7 +112,7 @@ def _digest_file(binary: Path) -> Path:
 def _build(name: str, folder: Path, environ: Mapping[str, str], progress: Progress) -> None:
     pins, program = read_pins(), PROGRAMS[name]
     go = find_go(pins.go, environ, folder.parent, progress)
-    progress.begin(f"building {name} {pins.kubernetes if program.module == 'kubernetes' else pins.etcd}")
+    progress.begin(f"building {name} {pins.version(program)}")
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
         output = Path(scratch) / name
         flags = ["-v", "-trimpath", "-ldflags", ldflags(program, pins.kubernetes), "-o", str(output)]

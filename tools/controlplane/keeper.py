@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,22 +35,46 @@ class Keeper:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.ends: list[dict[str, Any]] = []
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one request: `start`, `kill` or `poll`."""
+        """Carry out one request: `start`, `kill`, `signal`, `ends` or `poll`."""
         operation = request["operation"]
         if operation == "start":
-            return {"pid": self.start(request["name"], request["command"])}
+            return {"pid": self.start(request["name"], request["command"], request.get("environ"))}
         if operation == "kill":
             return {"code": self.kill(request["name"], request["signal"])}
+        if operation == "signal":
+            self.child(request["name"]).send_signal(request["signal"])
+            return {}
+        self.look()
+        if operation == "ends":
+            return {"ends": self.ends[request["after"] :]}
         return {"exited": {name: c.returncode for name, c in self.children.items() if c.poll() is not None}}
 
-    def start(self, name: str, command: list[str]) -> int:
-        """Start a child whose output is appended to `<name>.log`."""
+    def look(self) -> None:
+        """Note the children that have ended; called as soon as one does."""
+        for name, child in self.children.items():
+            ended = child.poll() is not None
+            if ended and all(each["pid"] != child.pid for each in self.ends):
+                self.ends.append(
+                    {"name": name, "pid": child.pid, "code": child.returncode, "at": time.time()}
+                )
+
+    def child(self, name: str) -> subprocess.Popen[bytes]:
+        """A child that was started and not yet killed."""
+        if name not in self.children:
+            raise RuntimeError(f"{name} is not running")
+        return self.children[name]
+
+    def start(self, name: str, command: list[str], environ: dict[str, str] | None) -> int:
+        """Start a child whose output is appended to `<name>.log`; in our own environment by default."""
         if name in self.children and self.children[name].poll() is None:
             raise RuntimeError(f"{name} is running already")
-        # etcd takes each of its flags from the environment as well.
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("ETCD_")}
+        self.look()
+        if environ is None:
+            # etcd takes each of its flags from the environment as well.
+            environ = {key: value for key, value in os.environ.items() if not key.startswith("ETCD_")}
         with open(os.path.join(self.directory, f"{name}.log"), "ab") as log:  # noqa: PTH118, PTH123 - starts faster
             self.children[name] = subprocess.Popen(
                 command,
@@ -64,15 +89,14 @@ class Keeper:
 
     def kill(self, name: str, number: int) -> int:
         """Signal a child and wait for its end; its return code."""
-        child = self.children.get(name)
-        if child is None:
-            raise RuntimeError(f"{name} is not running")
+        child = self.child(name)
         child.send_signal(number)
         try:
             code = child.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             child.kill()
             code = child.wait()
+        self.look()
         del self.children[name]  # its end is expected, so `poll` does not tell of it
         return code
 
@@ -89,10 +113,16 @@ def _die_with_keeper() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _requests(parent: int) -> Iterator[dict[str, Any]]:
+def _requests(parent: int, keeper: Keeper) -> Iterator[dict[str, Any]]:
     pending = b""
+    ended = _wake_up_at_an_end()
     while True:
-        readable, _, _ = select.select([0], [], [], 1.0)
+        readable, _, _ = select.select([0, ended], [], [], 1.0)
+        if ended in readable:
+            os.read(ended, 4096)
+            keeper.look()
+        if readable == [ended]:
+            continue
         if not readable:
             # A forked child of the caller may hold our pipe open after the caller's death.
             if os.getppid() != parent:
@@ -105,6 +135,15 @@ def _requests(parent: int) -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in complete)
 
 
+def _wake_up_at_an_end() -> int:
+    """A descriptor that can be read when a child has ended, so that the time of its end is known."""
+    ended, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return ended
+
+
 def _say(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
@@ -115,7 +154,7 @@ def _main(prefix: str, parent: int) -> None:
     keeper = Keeper(tempfile.mkdtemp(prefix=prefix))
     try:
         _say({"directory": keeper.directory})
-        for request in _requests(parent):
+        for request in _requests(parent, keeper):
             try:
                 _say(keeper.answer(request))
             except OSError as error:

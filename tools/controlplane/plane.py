@@ -29,7 +29,8 @@ class ControlPlane(Cluster):
     """A control plane of its own on free ports of 127.0.0.1; any number can run side by side.
 
     There is no controller manager: a deleted namespace stays in `Terminating`, and owner references delete
-    nothing. `ready_timeout` is in seconds; `apiserver_flags` are appended to the command line.
+    nothing. `ready_timeout` is in seconds; `apiserver_flags` are appended to the command line, and may be
+    a function that is given the directory (in which it may write the files that its flags name).
     """
 
     context = DEFAULT_CONTEXTS[0]
@@ -39,13 +40,14 @@ class ControlPlane(Cluster):
         *,
         binaries: Path | None = None,
         fsync: bool = False,
-        apiserver_flags: Sequence[str] = (),
+        apiserver_flags: Sequence[str] | Callable[[Path], Sequence[str]] = (),
         ready_timeout: float = 60.0,
         choose_ports: Callable[[], Ports] = free_ports,
     ) -> None:
         self._binaries = binaries
         self._fsync = fsync
-        self._flags = tuple(apiserver_flags)
+        self._given_flags = apiserver_flags
+        self._flags: Sequence[str] = ()
         self._timeout = ready_timeout
         self._choose_ports = choose_ports
         self._token = ""
@@ -83,6 +85,11 @@ class ControlPlane(Cluster):
         return dict(self._running.pids)
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd answers; it asks nobody who they are."""
+        return self._ports.etcd_url
+
+    @property
     def keeper_pid(self) -> int:
         """The process that ends the components when this one is gone."""
         return self._running.keeper_pid
@@ -99,6 +106,10 @@ class ControlPlane(Cluster):
     def start_apiserver(self) -> None:
         """Start the API server again, with the same port and certificates, and wait until it is ready."""
         self._start_apiserver()
+        self.wait_for_apiserver()
+
+    def wait_for_apiserver(self) -> None:
+        """Wait until the API server is ready, for example after etcd was away."""
         self._wait(APISERVER, self._apiserver_ready)
 
     def kill_etcd(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -132,6 +143,8 @@ class ControlPlane(Cluster):
         self._processes = Processes()
         self._ports = self._choose_ports()
         self.directory = self._processes.directory
+        given = self._given_flags
+        self._flags = given(self.directory) if callable(given) else given
         self.url = f"https://{HOST}:{self._ports.apiserver}"
         self.ca_file = self.directory / "ca.crt"
         self.kubeconfig = self.directory / "admin.kubeconfig"

@@ -9,13 +9,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.controlplane.errors import StartError
 
 _CLOSE_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of one process: negative codes are signals, `at` is seconds since the epoch."""
+
+    name: str
+    pid: int
+    code: int
+    at: float
 
 
 class Processes:
@@ -60,10 +71,12 @@ class Processes:
             return "  (no log)"
         return "\n".join(f"  {line[:300]}" for line in text.splitlines()[-lines:]) or "  (empty log)"
 
-    def start(self, name: str, command: Sequence[str]) -> int:
-        """Start a component; its process id."""
+    def start(self, name: str, command: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+        """Start a component; its process id. `environ` takes the place of our own environment."""
+        given = None if environ is None else dict(environ)
         try:
-            pid = int(self._ask(operation="start", name=name, command=list(command))["pid"])
+            request = {"name": name, "command": list(command), "environ": given}
+            pid = int(self._ask(operation="start", **request)["pid"])
         except OSError as error:
             raise StartError(
                 f"{command[0]} could not be started: {error}\nIs it whole, and made for this machine? "
@@ -76,6 +89,14 @@ class Processes:
         """Signal a component and wait until it is gone (after 30 s it is killed)."""
         self._ask(operation="kill", name=name, signal=int(number))
         self.pids.pop(name, None)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Signal a component and go on at once; its end is told by `exited` and `ends`."""
+        self._ask(operation="signal", name=name, signal=int(number))
+
+    def ends(self, after: int = 0) -> list[End]:
+        """Every end so far, but for the first `after` of them."""
+        return [End(**each) for each in self._ask(operation="ends", after=after)["ends"]]
 
     def exited(self) -> dict[str, int]:
         """Return codes of the components that have ended."""

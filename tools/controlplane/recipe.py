@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 GO_MODULES = Path(__file__).parent / "go"
 GO_REQUIREMENTS = GO_MODULES / "requirements.txt"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
+FAULT_TOOLS = ("toxiproxy-server",)
+"""Cached in a folder of their own: a change of their pins does not build the control plane anew."""
 _REVISION = 1  # raise it when the build flags below change what comes out
 
 
@@ -27,6 +29,7 @@ PROGRAMS: Mapping[str, Program] = {
     "etcd": Program("etcd", "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kubectl": Program("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    "toxiproxy-server": Program("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server"),
 }
 
 
@@ -36,17 +39,25 @@ class Pins:
 
     kubernetes: str
     etcd: str
+    toxiproxy: str
     go: tuple[int, int, int]
+
+    def version(self, program: Program) -> str:
+        """Version of the module that a program is built from."""
+        versions = {"kubernetes": self.kubernetes, "etcd": self.etcd, "toxiproxy": self.toxiproxy}
+        return versions[program.module]
 
 
 def read_pins(modules: Path = GO_MODULES) -> Pins:
-    """Versions of Kubernetes and etcd, and the oldest Go that may build both."""
-    kubernetes = (modules / "kubernetes" / "go.mod").read_text()
-    etcd = (modules / "etcd" / "go.mod").read_text()
+    """Versions of all modules, and the oldest Go that may build them."""
+    kubernetes, etcd, toxiproxy = (
+        (modules / name / "go.mod").read_text() for name in ("kubernetes", "etcd", "toxiproxy")
+    )
     return Pins(
         kubernetes=_required(kubernetes, "k8s.io/kubernetes"),
         etcd=_required(etcd, "go.etcd.io/etcd/server/v3"),
-        go=max(parse_go_version(_go_line(text)) for text in (kubernetes, etcd)),
+        toxiproxy=_required(toxiproxy, "github.com/Shopify/toxiproxy/v2"),
+        go=max(parse_go_version(_go_line(text)) for text in (kubernetes, etcd, toxiproxy)),
     )
 
 
@@ -56,14 +67,13 @@ def parse_go_version(text: str) -> tuple[int, int, int]:
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
 
 
-def cache_key(modules: Path = GO_MODULES) -> str:
+def cache_key(names: Collection[str] = CONTROL_PLANE, modules: Path = GO_MODULES) -> str:
     """Name of the folder that holds the binaries of exactly these pins on this kind of machine."""
     pins = read_pins(modules)
-    digest = hashlib.sha256(str(_REVISION).encode())
-    for name in ("kubernetes", "etcd"):
-        for file in ("go.mod", "go.sum"):
-            digest.update((modules / name / file).read_bytes())
-    return f"kubernetes-{pins.kubernetes}-etcd-{pins.etcd}-{platform.machine()}-{digest.hexdigest()[:12]}"
+    if set(names) <= set(FAULT_TOOLS):
+        return f"toxiproxy-{pins.toxiproxy}-{platform.machine()}-{_digest(modules, 'toxiproxy')}"
+    digest = _digest(modules, "kubernetes", "etcd")
+    return f"kubernetes-{pins.kubernetes}-etcd-{pins.etcd}-{platform.machine()}-{digest}"
 
 
 def ldflags(program: Program, kubernetes: str) -> str:
@@ -75,6 +85,14 @@ def ldflags(program: Program, kubernetes: str) -> str:
         flags += f" -X {version}.gitVersion={kubernetes}"
         flags += f" -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
     return flags
+
+
+def _digest(modules: Path, *names: str) -> str:
+    digest = hashlib.sha256(str(_REVISION).encode())
+    for name in names:
+        for file in ("go.mod", "go.sum"):
+            digest.update((modules / name / file).read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _required(go_mod: str, path: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.controlplane.recipe import (
+    FAULT_TOOLS,
     GO_MODULES,
     GO_REQUIREMENTS,
     PROGRAMS,
@@ -51,10 +52,21 @@ def test_every_program_is_a_tool_of_its_module() -> None:
 def test_the_cache_key_changes_with_each_pinned_file(tmp_path: Path, file: str) -> None:
     modules = tmp_path / "go"
     shutil.copytree(GO_MODULES, modules)
-    assert cache_key(modules) == cache_key()
+    assert cache_key(modules=modules) == cache_key()
     with (modules / file).open("a") as changed:
         changed.write("\n")
-    assert cache_key(modules) != cache_key()
+    assert cache_key(modules=modules) != cache_key()
+    assert cache_key(FAULT_TOOLS, modules) == cache_key(FAULT_TOOLS)
+
+
+def test_other_pins_of_the_fault_tools_build_no_control_plane_anew(tmp_path: Path) -> None:
+    modules = tmp_path / "go"
+    shutil.copytree(GO_MODULES, modules)
+    with (modules / "toxiproxy" / "go.sum").open("a") as changed:
+        changed.write("\n")
+    assert cache_key(modules=modules) == cache_key()
+    assert cache_key(FAULT_TOOLS, modules) != cache_key(FAULT_TOOLS)
+    assert cache_key(FAULT_TOOLS).startswith(f"toxiproxy-{read_pins().toxiproxy}-")
 
 
 def test_the_cache_key_names_the_versions() -> None:
