@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from tests.faults.stage.rig import Rig
 DEPLOYMENT: Final = "d"
 TAKEN_OVER_WITHIN: Final = 15.0 + 5.0
 """Seconds from the loss of a process to the next call for its runs: its Lease, and the time to notice."""
+OpenRig = Callable[[Mapping[str, str]], Awaitable[Rig]]
+"""The fixture `open_rig`."""
 PREFIX: Final = "ASTRABOX_SCHEDULER_KUBERNETES_"
 
 

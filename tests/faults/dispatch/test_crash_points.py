@@ -47,7 +47,8 @@ def test_every_write_of_a_host_is_in_the_table() -> None:
 async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], action: str) -> None:
     """RE-11: one host a point; each run ends under its id and with the saved Session, after certain calls."""
     await rig.start_host(HEIR)
-    await asyncio.gather(*(_start(rig, place, action) for place in places))
+    gate = asyncio.Semaphore(5)  # side by side; more would keep each other from starting in time
+    await asyncio.gather(*(_start(rig, place, action, gate) for place in places))
     erased = {place: _rule(place, 0) for place in places if place.how == "erase"}
     await rig.host(HEIR).reconcile(erased.values())
     await asyncio.gather(*(_prepare(rig, place) for place in places))
@@ -56,7 +57,7 @@ async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], ac
         await _bring(rig, place, action, leases, erased)
     others = [place for place in places if place.how not in ("start", "erase")]
     await asyncio.gather(*(_bring(rig, place, action, leases, erased) for place in others))
-    await rig.until(lambda: not (alive(rig) - {HEIR}), 40, "all victims have ended")
+    await rig.until(lambda: not (alive(rig) - {HEIR}), 60, "all victims have ended")
     await rig.start_host("fresh")  # what it reconciles at its start is what AstraBox has on record
     history = await rig.collect()
     for place in places:
@@ -64,14 +65,15 @@ async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], ac
     assert_holds(history)
 
 
-async def _start(rig: Rig, place: Place, action: str) -> None:
+async def _start(rig: Rig, place: Place, action: str, gate: asyncio.Semaphore) -> None:
     if place.how == "start":
         rig.arm(place.victim, place.point, action)
-    await rig.start_host(place.victim, ready=False, env=settings(STOP_TIMEOUT_SECONDS="2"))
-    if place.how != "start":
-        socket = rig.actors.socket(place.victim)
-        await rig.until(socket.exists, 200, f"{place.victim} is there")  # many starts take their time
-        await rig.ready(place.victim)
+    async with gate:
+        await rig.start_host(place.victim, ready=False, env=settings(STOP_TIMEOUT_SECONDS="2"))
+        if place.how == "start":
+            await rig.ended(place.victim, within=120)
+        else:
+            await rig.ready(place.victim)
 
 
 async def _prepare(rig: Rig, place: Place) -> None:
@@ -108,7 +110,7 @@ async def _bring(
                 due = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=1)
                 await create_run(rig, "", {}, of=place.victim, assignee=lease, due=due)
             case "stop":
-                await rig.terminate(place.victim, within=20)
+                await rig.terminate(place.victim, within=60)
             case "create" | "update":
                 await door.apply(_rule(place, 1))
             case "bury":
@@ -120,8 +122,10 @@ async def _bring(
 def _check(history: History, place: Place, action: str) -> None:
     found = [item for item in history.runs.values() if item["spec"]["deploymentId"] == place.victim]
     told = f"{place} {action}: {[status(item) for item in found]}"
-    created = place.how != "start" and (place.point, action) != ("before:run-created", "kill")
-    assert len(found) == created, told
+    if place.point == "before:run-created":
+        assert len(found) <= (action == "term"), told  # not answered in either case
+    else:
+        assert len(found) == (place.how != "start"), told
     starts, admits = place.calls(action)
     for item in found:
         name = item["metadata"]["name"]

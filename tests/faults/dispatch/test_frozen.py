@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
 
 
 async def test_thawed_host_writes_nothing_over_its_heir(rig: Rig) -> None:
-    """RE-03: frozen before the save, in admit_turn and with a queue; thawed it touches none of them."""
-    await rig.start_hosts(2, env=settings(CONCURRENCY="2"))
+    """RE-03: frozen around the save, in admit_turn and with a queue; thawed they touch none of them."""
+    await rig.start_hosts(3, env=settings(CONCURRENCY="2"))
     (admitting,) = await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:30"))
     await until_begun(rig, [admitting], "admit_turn")
     rig.arm("host-1", "before:start_session", "wait")
@@ -32,28 +32,32 @@ async def test_thawed_host_writes_nothing_over_its_heir(rig: Rig) -> None:
     queued = await enqueue(rig, "host-1", {}, 3)
     rig.release("host-1", "before:start_session")
     await rig.reached("host-1", "after:start_session", within=30)
-    every = [admitting, starting, *queued]
+    rig.arm("host-3", "after:session-saved", "stop")
+    (saved,) = await enqueue(rig, "host-3", {})
+    await rig.reached("host-3", "after:session-saved", within=30)
+    every = [admitting, starting, saved, *queued]
     done = await until_phase(rig, every, "Succeeded", within=90)
     thawed = rig.now()
-    rig.thaw("host-1")
-    (later,) = await enqueue(rig, "host-1", {})
-    await until_phase(rig, [later], "Succeeded", within=60)
+    later = []
+    for host in ("host-1", "host-3"):
+        rig.thaw(host)
+        later += await enqueue(rig, host, {})
+    await until_phase(rig, later, "Succeeded", within=60)
     history = await rig.collect()
     for name in every:
         assert history.runs[name]["status"] == done[name]["status"], "written over after its end"
-        late = [call for call in calls_of(history, name, by="host-1") if call.begun > thawed]
-        assert late == [], "the thawed host has called AstraBox"
-    written = writes_to_runs(history, lambda by: by == "host-1", after=thawed)
-    assert [write.name for write in written if write.succeeded and write.name != later] == []
-    assert steps(history, starting) == [
-        ("host-1", "start_session"),
-        ("host-2", "start_session"),
-        ("host-2", "admit_turn"),
-    ]
-    assert [step for host, step in steps(history, admitting) if host == "host-2"] == ["admit_turn"]
-    assert steps(history, later) == [("host-1", "start_session"), ("host-1", "admit_turn")]
+        late = [call for call in calls_of(history, name) if call.begun > thawed]
+        assert late == [], "a thawed host has called AstraBox"
+    written = writes_to_runs(history, lambda by: by in ("host-1", "host-3"), after=thawed)
+    assert [write.name for write in written if write.succeeded and write.name not in later] == []
+    assert steps(history, starting)[0] == ("host-1", "start_session")
+    assert [step for _, step in steps(history, starting)[1:]] == ["start_session", "admit_turn"]
+    assert [step for host, step in steps(history, admitting) if host != "host-1"] == ["admit_turn"]
+    assert [step for host, step in steps(history, saved) if host != "host-3"] == ["admit_turn"]
     for name in queued:
-        assert steps(history, name) == [("host-2", "start_session"), ("host-2", "admit_turn")]
+        assert [step for _, step in steps(history, name)] == ["start_session", "admit_turn"]
+    for name in every:
+        assert steps(history, name)[-1][0] == "host-2", "not finished by the host that was there"
     assert_holds(history)
 
 

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tests.faults.history.check import assert_holds
 
 from tests.faults.dispatch.scenes import (
+    OpenRig,
     alive,
     behaving,
     calls_of,
@@ -16,6 +16,7 @@ from tests.faults.dispatch.scenes import (
     steps,
     until_phase,
 )
+from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
@@ -24,13 +25,13 @@ ATTEMPTS = 3
 HOSTS = ("host-1", "host-2")
 
 
-async def test_run_that_kills_its_process_fails_alone(rig: Rig) -> None:
+async def test_run_that_kills_its_process_fails_alone(open_rig: OpenRig) -> None:
     """It ends Failed after exactly the attempts that are set; all other runs of these hosts complete."""
-    env = settings(MAX_ATTEMPTS=str(ATTEMPTS))
-    await rig.start_hosts(2, env=env)
+    rig = await open_rig(settings(MAX_ATTEMPTS=str(ATTEMPTS)))
+    await rig.start_hosts(2)
     others = await enqueue(rig, "host-1", behaving(admit_turn="hang:2"), 10)
     (poison,) = await enqueue(rig, "host-1", behaving(start_session="kill"))
-    kubelet = asyncio.create_task(_restart(rig, env))
+    kubelet = asyncio.create_task(_restart(rig))
     try:
         done = await until_phase(rig, [poison], "Failed", within=200)
         others += await enqueue(rig, "host-2", {}, 5)
@@ -46,10 +47,10 @@ async def test_run_that_kills_its_process_fails_alone(rig: Rig) -> None:
     assert_holds(history)
 
 
-async def _restart(rig: Rig, env: dict[str, str]) -> None:
+async def _restart(rig: Rig) -> None:
     """A kubelet: a host that has ended is started again."""
     while True:
         await rig.until(lambda: bool(set(HOSTS) - alive(rig)), 300, "a host has ended")
         for host in set(HOSTS) - alive(rig):
             rig.note(f"{host} is started again")
-            await rig.start_host(host, env=env, ready=False)
+            await rig.start_host(host, ready=False)

@@ -76,7 +76,7 @@ async def stored(rig: Rig) -> dict[str, tuple[bool, object]]:
 
 
 RACES = (
-    ("schedule-deleted", rule("removed"), None, rule("removed", version=2)),
+    ("schedule-removed", rule("removed"), None, rule("removed", version=2)),
     ("schedule-created", None, rule("created"), None),
     ("schedule-updated", rule("changed"), rule("changed", version=1), rule("changed", enabled=False)),
 )

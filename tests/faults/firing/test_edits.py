@@ -65,19 +65,18 @@ async def test_edits_around_a_due_time(rig: Rig) -> None:
     fixed = ["past", "plain", "off", "on"]
     await install(rig, [schedule(each) for each in (*same, *other, *fixed)])
     await until_shared(rig, [*same, *other, *fixed])
-    due = minute_after(rig, 10)
+    due = minute_after(rig, 26)
     following = due + MINUTE
-    await reach(rig, due - 8)
+    await reach(rig, due - 25)
     await rig.host("host-1").apply(schedule("past", past(due - 2 * MINUTE)))
-    await reach(rig, due - 5)
+    await asyncio.gather(*(flip(rig, each, last=each == "on") for each in ("off", "on")))
+    assert rig.now() < due - 3, "the machine is too slow for this scenario"
     async with asyncio.TaskGroup() as group:
-        flips = [group.create_task(flip(rig, each, last=each == "on")) for each in ("off", "on")]
         edits = {
             name: group.create_task(edit_at(rig, due + offset, name, cron))
             for names, cron in ((same, cron_at(due, following)), (other, cron_at(following)))
             for name, offset in zip(names, OFFSETS, strict=True)
         }
-    assert all(task.done() for task in flips)
     await until_fired(rig, [*same, *other, "plain", "on"], following, within=following + 30 - rig.now())
     history = await rig.collect()
     assert_fired(history, [*same, "plain", "on"], due, within=15)

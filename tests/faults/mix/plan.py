@@ -49,11 +49,11 @@ class Density:
 
     deployments: int = 36
     commands: float = 20.0
-    singles: float = 9.0
+    singles: float = 12.0
     wides: float = 2.0
     outages: float = 0.7
     """Of the API server or etcd, among `wides`."""
-    kills: float = 0.35
+    kills: float = 0.45
     """Share of kills among the faults of one process."""
     hosts_left: int = 1
     operators_left: int = 1

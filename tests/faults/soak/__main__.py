@@ -97,7 +97,7 @@ class Progress:
         return (
             f"{minutes:5.1f} min, round {self._figures.rounds + 1}: {ends} processes ended, "
             f"{sum(driver.done.steps[kind] for kind in ('kill-apiserver', 'kill-etcd'))} store restarts, "
-            f"runs {seen or '(the store is away)'}; violations before: {self._figures.violations.total()}"
+            f"runs {seen or '(none seen)'}; violations before: {self._figures.violations.total()}"
         )
 
 

@@ -17,7 +17,18 @@ from tests.faults.stage.rig import Rig
 
 FINISHED: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 MINUTE: Final = 60.0
-_FOREIGN: Final = ("etcd", "kube", "resourceversion", "http", "409", "500", "429", "lease", "api server")
+_FOREIGN: Final = (
+    "etcd",
+    "kube",
+    "resourceversion",
+    "http",
+    "409",
+    "500",
+    "429",
+    "lease",
+    "namespace",
+    "/apis/",
+)
 
 
 def minutely(deployment_id: str, payload: Mapping[str, Any] | None = None, **fields: Any) -> Schedule:

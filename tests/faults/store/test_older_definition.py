@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from astrabox.host_deployments import DeploymentRecords
 from astrabox_scheduler_crds import labels
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
@@ -74,9 +75,10 @@ async def old_objects(rig: Rig) -> None:
         "apiVersion": labels.API_VERSION,
         "kind": labels.SCHEDULE_KIND,
         "metadata": {"name": "old", "labels": {labels.DEPLOYMENT_LABEL: "old"}},
-        "spec": {"deploymentId": "old", "cron": "* * * * *", "timeZone": "UTC", "payload": "{}"},
+        "spec": {"deploymentId": "old", "cron": "* * * * *", "timeZone": "UTC", "payload": '{"n":1}'},
     }
     await rig.kubectl("create", "-f", "-", input=json.dumps(schedule))
+    DeploymentRecords(rig.actors.deployments).put("old", minutely("old", {"n": 1}))
     await create_run(rig, "old-run", {})
     await create_run(rig, "old-running", {}, assignee="a-process-of-the-older-release")
     status = {
