@@ -1,6 +1,6 @@
 """Typed calls for DeploymentSchedules in one namespace."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
@@ -20,6 +20,7 @@ _OPTIONAL: Final = [
     to_camel(name) for name, field in ScheduleSpec.model_fields.items() if field.default is None
 ]
 _ENABLED: Final = {"fieldSelector": "spec.enabled=true"}
+_DELETED: Final = {"labelSelector": labels.DELETED_LABEL, "fieldSelector": "spec.enabled=false"}
 
 
 class _EnabledSpec(KubernetesModel):
@@ -54,11 +55,15 @@ class Schedules:
     async def update(self, schedule: DeploymentSchedule) -> ObjectMeta:
         """Write its spec, labels and annotations; what others own stays (finalizers, fields of a newer CRD).
 
+        The label of a deleted one goes unless it is among them.
         Raises NotFound, and Conflict on another resource version.
         """
         metadata, spec = schedule.metadata, schedule.spec
         patch = {
-            "metadata": {"labels": dict(metadata.labels), "annotations": dict(metadata.annotations)},
+            "metadata": {
+                "labels": {labels.DELETED_LABEL: None, **metadata.labels},
+                "annotations": dict(metadata.annotations),
+            },
             "spec": dict.fromkeys(_OPTIONAL) | spec.to_dict(),
         }
         return await self._resource.patch(metadata.name, patch, metadata.resource_version)
@@ -69,9 +74,13 @@ class Schedules:
         """Merge JSON values into the status, None removes one. Raises Conflict if a given version is old."""
         return await self._resource.patch(name, {"status": status}, resource_version, "status")
 
-    async def delete(self, name: str, uid: str | None = None) -> None:
-        """Delete it. Raises NotFound, and Conflict if the name belongs to another uid by now."""
-        await self._resource.delete(name, uid)
+    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        """Delete it. Raises NotFound, and Conflict if it is another one or has changed."""
+        await self._resource.delete(name, uid, resource_version)
+
+    async def list_deleted(self) -> Sequence[DeploymentSchedule]:
+        """Those that bear the label of a deleted one and are disabled, consistently."""
+        return (await self._resource.list_all(_DELETED)).items
 
     async def enabled_versions(self) -> dict[str, Version]:
         """Every enabled schedule by name, read consistently, in one call and without the payloads."""

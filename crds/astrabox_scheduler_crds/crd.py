@@ -296,7 +296,14 @@ def _structural(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str,
             result["required"] = list(schema["required"])
     if schema.get("type") == "array":
         result["items"] = _structural(schema["items"], defs)
-        result |= {"maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        if "maxItems" in schema:
+            result |= {"maxItems": schema["maxItems"], "x-kubernetes-list-type": "atomic"}
+        else:  # conditions
+            result |= {
+                "maxItems": 16,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            }
     if schema.get("type") == "integer":
         result["format"] = "int64"
     return result

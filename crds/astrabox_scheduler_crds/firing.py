@@ -1,17 +1,22 @@
 """Which due times fire: the decisions, given everything they depend on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from itertools import islice
+from typing import Protocol
 
-from astrabox_scheduler_crds.cron import CronSchedule
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 
 CATCH_UP_WINDOW = timedelta(minutes=10)
+MAX_CATCH_UP_WINDOW = timedelta(hours=1)
+"""The longest that can be set: for so long a schedule's earlier rules are kept with it."""
 PRESENCE_SETTLE = timedelta(seconds=20)
 """How long after a due time a provider that was there at it may still come to sight."""
+DISABLE_SETTLE = timedelta(seconds=15)
+"""How long after a disable another operator's create may still come: one confirmed before, and its answer."""
 MAX_COUNTED_SKIPS = 1000
 FUTURE_TOLERANCE = timedelta(minutes=1)
 """A time in a status that lies further ahead is not believed."""
@@ -31,6 +36,7 @@ class SkipReason(StrEnum):
     NO_PROVIDER = "NoAstraBoxProcess"
     MISSED = "OutsideCatchUpWindow"
     NAME_TAKEN = "NameTaken"
+    DISABLED = "ScheduleDisabled"
 
 
 class Decision(Enum):
@@ -40,6 +46,7 @@ class Decision(Enum):
     FIRE = "fire"
     SKIP_MISSED = "skip-missed"
     SKIP_NO_PROVIDER = "skip-no-provider"
+    SKIP_DISABLED = "skip-disabled"
 
 
 def decide(
@@ -49,19 +56,24 @@ def decide(
     window: timedelta = CATCH_UP_WINDOW,
     *,
     settled: bool = True,
+    disabled_by: datetime | None = None,
 ) -> Decision:
-    """Decide one due time that lies after the schedule's `active_since`. All datetimes aware.
+    """Decide one due time of a schedule's timeline. All datetimes aware.
 
     Never before it is due; late within the window if some provider was there at the due time; not
     at all where none was (they are skipped, not made up for) or where it is older than the window.
     `settled`: the Leases have been listed without a gap for PRESENCE_SETTLE. After an outage of the
     API server providers need a moment to renew, and until then their absence proves nothing.
+    `disabled_by`: the schedule was disabled after this due time, at that time at the latest. It does
+    not fire any more; that it has not fired before is known once no create can be under way.
     """
     age = now - due
     if age < timedelta(0):
         return Decision.WAIT
     if age > window:
         return Decision.SKIP_MISSED
+    if disabled_by is not None:
+        return Decision.SKIP_DISABLED if now - disabled_by > DISABLE_SETTLE else Decision.WAIT
     if providers.covers(due):
         return Decision.FIRE
     # A provider that started just before the due time may not be seen yet.
@@ -108,32 +120,41 @@ def observe_rule(schedule: DeploymentSchedule, last: Observed | None, now: datet
     return Observed(rule, since, declared)
 
 
+class DueTimes(Protocol):
+    """`CronSchedule` or `Timeline`."""
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The due times with start < due time <= end, ascending."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Due times that are beyond catching up: how many (counted up to 1000) and the latest."""
+    """Due times that are beyond catching up: how many (counted up to 1000), the first and the latest."""
 
     count: int
+    first: datetime
     last: datetime
 
 
-def missed_before(cron: CronSchedule, after: datetime, horizon: datetime) -> Missed | None:
+def missed_before(due_times: DueTimes, after: datetime, horizon: datetime) -> Missed | None:
     """The due times in (after, horizon]; work is bounded however long the gap was."""
     if horizon <= after:
         return None
-    counted = list(islice(cron.between(after, horizon), MAX_COUNTED_SKIPS))
-    if len(counted) == MAX_COUNTED_SKIPS:
-        return Missed(MAX_COUNTED_SKIPS, _latest(cron, counted[-1], horizon))
-    return Missed(len(counted), counted[-1]) if counted else None
+    counted = list(islice(due_times.between(after, horizon), MAX_COUNTED_SKIPS))
+    if not counted:
+        return None
+    many = len(counted) == MAX_COUNTED_SKIPS
+    return Missed(len(counted), counted[0], _latest(due_times, counted[-1], horizon) if many else counted[-1])
 
 
-def _latest(cron: CronSchedule, due: datetime, horizon: datetime) -> datetime:
+def _latest(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:
     """The latest due time up to `horizon`, given an earlier or equal one: found by halving the span."""
     empty_from = horizon
     while empty_from - due > timedelta(minutes=1):
         middle = due + (empty_from - due) / 2
-        found = cron.next_after(middle)
-        if found <= horizon:
-            due = found
-        else:
+        found = next(iter(due_times.between(middle, empty_from)), None)
+        if found is None:
             empty_from = middle
+        else:
+            due = found
     return due

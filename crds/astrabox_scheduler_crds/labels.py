@@ -30,5 +30,8 @@ ROLE_LABEL: Final = f"{GROUP}/role"
 DRAINING_LABEL: Final = f"{GROUP}/draining"
 """On Leases: their process is stopping; it ends what it has in hand and is assigned nothing more."""
 
+DELETED_LABEL: Final = f"{GROUP}/deleted"
+"""On schedules: AstraBox has deleted it; what is left keeps an older list from bringing it back."""
+
 APPLIED_AT_ANNOTATION: Final = f"{GROUP}/applied-at"
 """On schedules: when a provider last wrote it (API server time): an older snapshot must not undo it."""

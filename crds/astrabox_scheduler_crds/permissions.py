@@ -37,7 +37,7 @@ PROVIDER_PERMISSIONS = (
 )
 
 OPERATOR_PERMISSIONS = (
-    *_permissions(labels.GROUP, labels.SCHEDULE_PLURAL, "get list watch"),
+    *_permissions(labels.GROUP, labels.SCHEDULE_PLURAL, "delete get list watch"),
     *_permissions(labels.GROUP, f"{labels.SCHEDULE_PLURAL}/status", "patch"),
     *_permissions(labels.GROUP, labels.RUN_PLURAL, "create delete get list"),
     *_permissions(labels.GROUP, f"{labels.RUN_PLURAL}/status", "patch"),

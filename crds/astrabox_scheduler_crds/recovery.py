@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import Enum
 
 from astrabox_scheduler_crds.presence import Presence
-from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_crds.run import Phase, RunInvocation
 
 
 class Orphan(Enum):
@@ -15,22 +15,19 @@ class Orphan(Enum):
     WAIT = "wait"
 
 
-NO_PROVIDER_REASON = "NoAstraBoxProcess"
-NO_PROVIDER_MESSAGE = "No AstraBox process was running at this due time, so it counts as missed."
-DISABLED_REASON = "ScheduleDisabled"
-DISABLED_MESSAGE = "The schedule was disabled or deleted before this run was started."
-
-
 def settle_orphan(run: RunInvocation, providers: Presence, now: datetime) -> Orphan:
-    """Decide about an unfinished run that nobody is surely dispatching.
+    """Decide about a run that nobody is surely dispatching.
 
     A process that is killed looks alive until its Lease runs out, so a due time in that tail gets
     a run although nobody was running. Such a run, never started and at whose due time no provider
-    was there, is cancelled: otherwise it would start late when AstraBox comes back. Any other run
-    goes on. While a Lease may still be renewed nobody knows which it is: WAIT, for less than its
-    duration; so does a run that a hand created before its due time.
+    was there, is cancelled (`Cancellation.NOBODY_THERE`, always possible then): otherwise it would start
+    late when AstraBox comes back. Any other run goes on, and one that has ended, or is in a state that
+    this version does not know, stays what it is. While a Lease may still be renewed nobody knows which it
+    is: WAIT, for less than its duration; so does a run that a hand created before its due time.
     """
     due = run.spec.due_time
+    if run.status.finished or not isinstance(run.status.phase, Phase):
+        return Orphan.ADOPT
     if run.spec.trigger != "schedule" or due is None or run.status.started or providers.proves(due):
         return Orphan.ADOPT
     return Orphan.WAIT if due > now or providers.covers(due) else Orphan.CANCEL

@@ -11,27 +11,50 @@ MAX_DEPLOYMENT_ID_LENGTH = 1024
 MAX_PAYLOAD_LENGTH = 1_000_000
 """In bytes of UTF-8. A request to the API server's store has 1.5 MiB; the rest is for all other fields."""
 
+MAX_EARLIER_RULES = 64
+"""More than can be needed: each holds a due time of its own within the longest catch-up window of an hour."""
+
 DeploymentId = Annotated[str, Field(max_length=MAX_DEPLOYMENT_ID_LENGTH)]
 PayloadText = Annotated[str, Field(max_length=MAX_PAYLOAD_LENGTH)]
+CronText = Annotated[str, Field(max_length=256)]
+ZoneText = Annotated[str, Field(max_length=64)]
+
+
+class EarlierRule(KubernetesModel):
+    """A time rule that was replaced a short while ago; its due times are still to be settled."""
+
+    cron: CronText = Field(description="The expression that was replaced.")
+    time_zone: ZoneText = Field(description="Its IANA zone.")
+    active_since: UtcTime = Field(description="Its due times are later than this.")
+    active_until: UtcTime = Field(description="Its due times are not later than this.")
+    disabled: bool = Field(
+        default=False, description="The schedule was disabled since: what has not fired by then never fires."
+    )
 
 
 class ScheduleSpec(KubernetesModel):
     """What AstraBox asked for."""
 
     deployment_id: DeploymentId = Field(description="Id of the AstraBox Deployment, as AstraBox wrote it.")
-    cron: str = Field(
-        max_length=256, description="Five fields: minute, hour, day of month, month, day of week."
-    )
-    time_zone: str = Field(
-        max_length=64, description="IANA zone of the cron expression, for example Europe/Berlin."
-    )
+    cron: CronText = Field(description="Five fields: minute, hour, day of month, month, day of week.")
+    time_zone: ZoneText = Field(description="IANA zone of the cron expression, for example Europe/Berlin.")
     enabled: bool = Field(default=True, description="False: nothing is due until it is true again.")
     payload: PayloadText = Field(description="Target and prompt, the JSON text that AstraBox gave.")
     active_since: UtcTime | None = Field(
         default=None,
-        description="Only later times are due: set on create, enable, and change of cron or zone. "
+        description="Only later times are due: set on create, enable, disable, and change of cron or zone. "
         "Leave it out when you write by hand.",
     )
+    earlier_rules: Annotated[tuple[EarlierRule, ...], Field(max_length=MAX_EARLIER_RULES)] | None = Field(
+        default=None,
+        description="Time rules that AstraBox replaced within the last hour and that may have due times "
+        "which have not fired yet. Leave it out when you write by hand.",
+    )
+
+    @property
+    def earlier(self) -> tuple[EarlierRule, ...]:
+        """The earlier rules, none where the field is absent."""
+        return self.earlier_rules or ()
 
     @property
     def time_rule(self) -> str:
@@ -42,7 +65,7 @@ class ScheduleSpec(KubernetesModel):
 
 
 class Skipped(KubernetesModel):
-    """Due times that did not become runs; a disabled schedule has none."""
+    """Due times that did not become runs; while a schedule is disabled it has none."""
 
     count: int = Field(
         default=0, description="How many, over the schedule's life; a long gap counts up to 1000."

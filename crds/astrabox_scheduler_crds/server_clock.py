@@ -3,7 +3,8 @@
 Two hosts whose clocks differ would disagree about which due times are past. Every answer of the API
 server carries a `Date` header of one second's resolution; together with the local monotonic times
 at which the request was sent and the answer came, it bounds the server's time from both sides. A
-local clock inside these bounds is used as it is; one outside is corrected to the nearer bound.
+local clock inside these bounds is used as it is; one outside is wrong, and the lower bound is taken in its
+place: the server has surely come so far, so that nothing happens before it is due.
 """
 
 import time
@@ -48,7 +49,8 @@ class ServerClock:
         bounds = self._widened(monotonic)
         if bounds is None:
             return wall
-        return min(max(wall, monotonic + bounds[0]), monotonic + bounds[1])
+        lower, upper = monotonic + bounds[0], monotonic + bounds[1]
+        return wall if lower <= wall <= upper else lower
 
     def skew(self) -> float:
         """Seconds by which the local clock was corrected; 0.0 while it is inside the bounds."""

@@ -9,6 +9,7 @@ Queued -> Running -> Succeeded | Failed
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from astrabox_scheduler_crds.metadata import Condition, KubernetesModel, bounded, with_condition
@@ -17,6 +18,24 @@ from astrabox_scheduler_crds.run import FINISHED, Phase, RunStatus
 
 class TransitionError(ValueError):
     """The run is in a state from which this step is not possible; somebody else has changed it."""
+
+
+class Cancellation(Enum):
+    """Why a run is not started any more: `reason` for machines, `message` for people."""
+
+    NOBODY_THERE = (
+        "NoAstraBoxProcess",
+        "No AstraBox process was running at this due time, so it counts as missed.",
+    )
+    DISABLED = ("ScheduleDisabled", "The schedule was disabled or deleted before this run was started.")
+    NOT_SAVED = (
+        "NotSaved",
+        "AstraBox was told that this run was not saved, so it is not started. Ask for it again.",
+    )
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +118,12 @@ def with_release(status: RunStatus, *, called: bool = True) -> RunStatus:
     return status.changed(phase=phase, releases=status.releases + 1)
 
 
-def with_cancellation(status: RunStatus, reason: str, message: str, now: datetime) -> RunStatus:
+def with_cancellation(status: RunStatus, why: Cancellation, now: datetime) -> RunStatus:
     """The run is not started any more; impossible once AstraBox has a Session for it."""
     _require(status, {Phase.QUEUED, Phase.RUNNING, Phase.RETRYING})
     if status.session_id is not None or (status.phase == Phase.RETRYING and status.started):
         raise TransitionError("a run that AstraBox was called for goes on")
-    return _finished(status.changed(last_error=bounded(message)), Phase.CANCELLED, reason, message, now)
+    return _finished(status.changed(last_error=why.message), Phase.CANCELLED, why.reason, why.message, now)
 
 
 def status_patch(old: KubernetesModel, new: KubernetesModel) -> dict[str, Any]:

@@ -75,7 +75,14 @@ class Operator:
         self.sweep = Sweep(api.schedules, self.index, clock, self.metrics)
         self._orphans = Orphans(api.runs, self.attendance, self.metrics)
         self._retention = Retention(
-            api.runs, api.leases, self.attendance, self.metrics, idle, settings.history_limit, window
+            runs=api.runs,
+            leases=api.leases,
+            schedules=api.schedules,
+            attendance=self.attendance,
+            metrics=self.metrics,
+            idle=idle,
+            keep=settings.history_limit,
+            window=window,
         )
         self.preflight = Preflight(api.discovery, api.access, api.namespace)
         self._watch = ScheduleWatch(settings.connect, api.namespace, self.receive)
@@ -159,7 +166,7 @@ class Operator:
 
     def exposition(self) -> bytes:
         """The metrics as Prometheus reads them."""
-        counts = dict.fromkeys(("active", "disabled", "refused", "failing"), 0)
+        counts = dict.fromkeys(("active", "disabled", "refused", "failing", "deleted"), 0)
         for entry in self.index:
             counts[state_of(entry)] += 1
         for state, count in counts.items():

@@ -76,7 +76,7 @@ class Burst:
         self._index = index
         self._choice = ConfirmChoice(confirm, clock)
         self._schedules = schedules
-        self._creator = creator
+        self.creator = creator
         self._clock = clock
         self._metrics = metrics
         self._concurrency = concurrency
@@ -121,10 +121,10 @@ class Burst:
         age_is_good = (
             shared.fresh(now) if shared is not None else now - result.begun <= CONFIRM_MAX_AGE_SECONDS
         )
-        return age_is_good and self._creator.attendance.held()
+        return age_is_good and self.creator.attendance.held()
 
     def _may_go_on(self, confirmed: Confirmed) -> bool:
-        return confirmed.fresh(self._clock.monotonic()) and self._creator.attendance.held()
+        return confirmed.fresh(self._clock.monotonic()) and self.creator.attendance.held()
 
     async def _one(self, candidate: Candidate, confirmed: Confirmed, result: BurstResult) -> None:
         entry, due, now = candidate.entry, candidate.due, result.now
@@ -140,7 +140,7 @@ class Burst:
             if not self._may_go_on(confirmed):
                 self._requeue(entry)
                 return
-            created = await self._creator.create(entry, due, payload, confirmed, now)
+            created = await self.creator.create(entry, due, payload, confirmed, now)
         except ApiError as error:
             result.failed += 1
             self._failed(entry, due, error, now)
@@ -148,7 +148,7 @@ class Burst:
             _LOG.error("a create was refused: %s", refusal, extra=self._fields(entry, due, now))
             self._requeue(entry)
         else:
-            self._settle(entry, due, created, result)
+            self._settle(self._successor(entry), due, created, result)
 
     async def _payload(self, candidate: Candidate, confirmed: Confirmed, now: datetime) -> str | None:
         """The payload of a confirmed schedule; None if another read showed that it is to be decided anew."""
@@ -189,7 +189,6 @@ class Burst:
             _LOG.error("a due time was skipped: its name is taken", extra=self._fields(entry, due, now))
         else:
             entry.settle_fired(due, name)
-            self._tell_successor(entry, due, name)
             result.fired += 1
             if created is Created.CREATED:
                 self._metrics.fired.inc()
@@ -199,11 +198,10 @@ class Burst:
         self._requeue(entry)
         self._index.touch(entry.name)
 
-    def _tell_successor(self, entry: Entry, due: datetime, run: str) -> None:
-        """An edit during the create has put another entry in its place: that one must not forget the run."""
+    def _successor(self, entry: Entry) -> Entry:
+        """The entry that an edit during the create has put in its place: that one must not forget the run."""
         current = self._index.get(entry.name)
-        if current is not None and current is not entry and current.metadata.uid == entry.metadata.uid:
-            current.note_fired(due, run)
+        return current if current is not None and current.metadata.uid == entry.metadata.uid else entry
 
     def _failed(self, entry: Entry, due: datetime, error: ApiError, now: datetime) -> None:
         entry.failures += 1
@@ -240,7 +238,7 @@ class Burst:
             "generation": entry.metadata.generation,
             "due": due.isoformat(),
             "now": now.isoformat(),
-            "identity": self._creator.attendance.identity,
+            "identity": self.creator.attendance.identity,
         }
 
 

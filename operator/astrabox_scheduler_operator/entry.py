@@ -1,13 +1,15 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from astrabox_scheduler_client.schedules import Version
-from astrabox_scheduler_crds.cron import CronError, CronSchedule
+from astrabox_scheduler_crds.cron import CronError
+from astrabox_scheduler_crds.deletion import bears_tombstone
 from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
+from astrabox_scheduler_crds.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Entry:
     deployment_id: str
     enabled: bool
     payload: str | None  # None: too large to keep, it is read when it is needed
-    cron: CronSchedule | None
+    timeline: Timeline | None  # None: it has a problem
     problem: Problem | None  # of the object itself
     observed: Observed
     stored: ScheduleStatus  # the status as the API server has it, as far as we know
@@ -64,15 +66,21 @@ class Entry:
         """The uid and generation of the spec that this entry was made from."""
         return self.metadata.uid or "", self.metadata.generation or 0
 
+    @property
+    def deleted(self) -> bool:
+        """Whether AstraBox has deleted it, and only its tombstone is left."""
+        return bears_tombstone(self.metadata.labels, enabled=self.enabled, payload=self.payload)
+
     def plan(self) -> None:
         """Compute `next_due`. A calculus that does not advance becomes a problem of this schedule alone."""
         self.next_due = None
-        if self.cron is None or self.problem is not None or not self.enabled:
+        if self.timeline is None or self.problem is not None:
             return
         try:
-            due = self.cron.next_after(self.cursor)
+            due = self.timeline.next_after(self.cursor)
         except CronError as error:
-            self.problem = Problem("NoDueTime", str(error))
+            if self.enabled:
+                self.problem = Problem("NoDueTime", str(error))
             return
         if due <= self.cursor:
             self.problem = Problem("CronNotAdvancing", f"the due time after {self.cursor} came out as {due}")
@@ -93,14 +101,23 @@ class Entry:
         self.cursor = max(each for each in reached if each is not None)
         return True
 
-    def note_fired(self, due: datetime, run: str) -> None:
-        """`due` of the rule before this one has its run."""
-        if self.last_due is None or due > self.last_due:
-            self.last_due, self.last_run = due, run
+    def hold_since(self, since: datetime) -> None:
+        """The present rule holds since then."""
+        self.observed = replace(self.observed, active_since=since)
+        if self.timeline is not None:
+            self.timeline = self.timeline.beginning(since)
+        self.cursor = max(self.cursor, self.timeline.start if self.timeline is not None else since)
+        self.plan()
+
+    def disabled_by(self, due: datetime) -> datetime | None:
+        """When the rule of `due` was disabled, at the latest; None if it was not."""
+        disabled = self.timeline is not None and self.timeline.is_disabled(due)
+        return self.observed.active_since if disabled else None
 
     def settle_fired(self, due: datetime, run: str) -> None:
         """`due` has its run."""
-        self.last_due, self.last_run = due, run
+        if self.last_due is None or due > self.last_due:
+            self.last_due, self.last_run = due, run
         self.trouble, self.failures = None, 0
         self._settle(due)
 

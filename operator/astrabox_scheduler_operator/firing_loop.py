@@ -10,8 +10,7 @@ from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_crds.assignment import owner
-from astrabox_scheduler_crds.cron import CronSchedule
-from astrabox_scheduler_crds.firing import Decision, SkipReason, decide, missed_before
+from astrabox_scheduler_crds.firing import Decision, DueTimes, SkipReason, decide, missed_before
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -21,6 +20,7 @@ from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.entry import Entry, Gap
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.overtaken import Overtaken
 
 CHUNK: Final = 2000
 SWEEP_EVERY: Final = timedelta(seconds=5)
@@ -49,6 +49,7 @@ class _Plan:
     operators: frozenset[str]
     fire: list[Candidate] = field(default_factory=list)
     unattended: list[Entry] = field(default_factory=list)
+    overtaken: list[Candidate] = field(default_factory=list)
     skipped: int = 0
 
 
@@ -58,7 +59,7 @@ class _Uncounted:
 
     name: str
     uid: str | None
-    cron: CronSchedule
+    due_times: DueTimes
     after: datetime
     horizon: datetime
 
@@ -146,6 +147,8 @@ class FiringLoop:
         if plan.unattended:
             await self._judge_unattended(now, plan)
         fired, failed = await self._fire(plan.fire, now) if plan.fire else (0, 0)
+        if plan.overtaken:
+            await self._settle_overtaken(now, plan)
         skipped = plan.skipped + self._count_missed(now)
         self.completed = self._clock.monotonic()
         earliest = self._queue.earliest()
@@ -179,12 +182,22 @@ class FiringLoop:
                 # Its owner reports through the status; when the owner goes, it becomes ours.
                 self._index.postpone(entry, now + RECHECK_OTHERS)
                 return
-            decision = decide(due, now, plan.providers, self._window, settled=self._attendance.steady())
+            decision = decide(
+                due,
+                now,
+                plan.providers,
+                self._window,
+                settled=self._attendance.steady(),
+                disabled_by=entry.disabled_by(due),
+            )
             if decision is Decision.FIRE:
                 plan.fire.append(Candidate(entry, due, entry.version))
                 return
             if decision is Decision.WAIT:
                 self._index.postpone(entry, now + RECHECK_PRESENCE)
+                return
+            if decision is Decision.SKIP_DISABLED:
+                plan.overtaken.append(Candidate(entry, due, entry.version))
                 return
             if decision is Decision.SKIP_MISSED:
                 self._pass_missed(entry, now)
@@ -210,11 +223,20 @@ class FiringLoop:
             if self._index.get(entry.name) is entry:
                 self._judge(entry, now, plan, final=True)
 
+    async def _settle_overtaken(self, now: datetime, plan: _Plan) -> None:
+        def skip(candidate: Candidate) -> None:
+            self._skip(candidate.entry, (candidate.due, candidate.due, 1), SkipReason.DISABLED, now)
+            plan.skipped += 1
+
+        await Overtaken(self._index, self._burst.creator, skip).settle(plan.overtaken, now)
+
     def _pass_missed(self, entry: Entry, now: datetime) -> None:
         """Go on behind what is beyond catching up; it is counted when nothing is to be fired."""
-        assert entry.cron is not None
+        assert entry.timeline is not None
         horizon = now - self._window - _TICK
-        self._uncounted.append(_Uncounted(entry.name, entry.metadata.uid, entry.cron, entry.cursor, horizon))
+        self._uncounted.append(
+            _Uncounted(entry.name, entry.metadata.uid, entry.timeline, entry.cursor, horizon)
+        )
         entry.pass_to(horizon)
 
     def _count_missed(self, now: datetime) -> int:
@@ -222,11 +244,10 @@ class FiringLoop:
         end, counted = self._clock.monotonic() + COUNTING_SECONDS, 0
         while self._uncounted:
             span = self._uncounted.popleft()
-            missed = missed_before(span.cron, span.after, span.horizon)
+            missed = missed_before(span.due_times, span.after, span.horizon)
             entry = self._index.get(span.name)
             if missed is not None and entry is not None and entry.metadata.uid == span.uid:
-                first = span.cron.next_after(span.after)
-                self._skip(entry, (first, missed.last, missed.count), SkipReason.MISSED, now)
+                self._skip(entry, (missed.first, missed.last, missed.count), SkipReason.MISSED, now)
                 counted += missed.count
             if self._clock.monotonic() >= end:
                 break

@@ -11,6 +11,7 @@ from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, observe_r
 from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
+from astrabox_scheduler_crds.timeline import timeline_of
 from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.entry import Entry, Problem
 
@@ -68,7 +69,7 @@ class ScheduleIndex:
             deployment_id="",
             enabled=True,  # a fresh list may show it as enabled: the two must agree on who is there
             payload=None,
-            cron=None,
+            timeline=None,
             problem=Problem("Unreadable", bounded(message)),
             observed=Observed("", now, None),
             stored=ScheduleStatus(),
@@ -96,6 +97,10 @@ class ScheduleIndex:
         """Look at it at `at`."""
         self._queue.put(entry.name, at)
 
+    def planned(self, entry: Entry) -> datetime | None:
+        """When it will be looked at."""
+        return self._queue.planned(entry.name)
+
     def touch(self, name: str) -> None:
         """Its status may have to be written."""
         self._changed(name)
@@ -109,9 +114,7 @@ class ScheduleIndex:
         entry.metadata, entry.stored = schedule.metadata, schedule.status
         since = _since_in_status(entry.observed, schedule, now)
         if since is not None and since != entry.observed.active_since:
-            entry.observed = Observed(entry.observed.time_rule, since, entry.observed.declared)
-            entry.cursor = max(entry.cursor, since)
-            entry.plan()
+            entry.hold_since(since)
             self.requeue(entry)
         if entry.adopt(schedule.status, now):
             entry.plan()
@@ -122,16 +125,17 @@ class ScheduleIndex:
         last = old.observed if old is not None and old.readable else observed_from_status(schedule)
         observed = observe_rule(schedule, last, now)
         cron, problem = _parsed(metadata, spec)
+        timeline = timeline_of(spec, cron, observed.active_since) if cron is not None else None
         entry = Entry(
             metadata=metadata,
             deployment_id=spec.deployment_id,
             enabled=spec.enabled,
             payload=spec.payload if len(spec.payload) <= MAX_KEPT_PAYLOAD else None,
-            cron=cron,
+            timeline=timeline,
             problem=problem,
             observed=observed,
             stored=schedule.status,
-            cursor=observed.active_since,
+            cursor=timeline.start if timeline is not None else observed.active_since,
         )
         if old is not None:
             entry.cursor = max(entry.cursor, old.cursor)

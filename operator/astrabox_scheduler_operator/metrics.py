@@ -30,7 +30,7 @@ class Metrics:
             buckets=_LATENESS,
             registry=self.registry,
         )
-        told = "Schedules: active, disabled, refused (they cannot fire), failing."
+        told = "Schedules: active, disabled, refused (they cannot fire), failing, deleted (kept for a while)."
         self.schedules = self._gauge("schedules", told, "state")
         self.clock_skew = self._gauge(
             "clock_skew_seconds", "What the local clock is ahead of the API server's."

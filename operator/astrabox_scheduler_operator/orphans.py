@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
-from astrabox_scheduler_crds.recovery import NO_PROVIDER_MESSAGE, NO_PROVIDER_REASON, Orphan, settle_orphan
+from astrabox_scheduler_crds.recovery import Orphan, settle_orphan
 from astrabox_scheduler_crds.run import RunInvocation
-from astrabox_scheduler_crds.transitions import TransitionError, status_patch, with_cancellation
+from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
 
@@ -73,16 +73,14 @@ class Orphans:
     async def _one(self, meta: ObjectMeta, now: datetime) -> bool:
         try:
             run = await self._runs.get(meta.name)
-            providers = self._attendance.providers()
-            settled = Orphan.ADOPT if run.status.finished else settle_orphan(run, providers, now)
+            settled = settle_orphan(run, self._attendance.providers(), now)
             if settled is not Orphan.CANCEL:
                 if settled is Orphan.ADOPT:
                     self._kept.add(_identity(meta))
                 return False
-            status = with_cancellation(run.status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, now)
-            patch = status_patch(run.status, status)
+            patch = status_patch(run.status, with_cancellation(run.status, Cancellation.NOBODY_THERE, now))
             await self._runs.patch_status(meta.name, patch, run.metadata.resource_version)
-        except (Conflict, NotFound, MalformedAnswer, TransitionError):
+        except (Conflict, NotFound, MalformedAnswer):
             return False  # it changed meanwhile; the next sweep sees what it is then
         except ApiError as error:
             if not error.permanent:
@@ -91,7 +89,7 @@ class Orphans:
             self._kept.add(_identity(meta))  # the others go on, and it is tried when it changes
             return False
         self._metrics.runs_cancelled.inc()
-        _LOG.info("a run was cancelled", extra={"run": meta.name, "reason": NO_PROVIDER_REASON})
+        _LOG.info("a run was cancelled", extra={"run": meta.name, "reason": Cancellation.NOBODY_THERE.reason})
         return True
 
 

@@ -19,6 +19,7 @@ _WHY: Final = {
     SkipReason.NO_PROVIDER: "no AstraBox process was running",
     SkipReason.MISSED: "they could not be fired within the catch-up window",
     SkipReason.NAME_TAKEN: "the name of the run belongs to another one",
+    SkipReason.DISABLED: "the schedule was disabled before they could be fired",
 }
 
 

@@ -1,4 +1,7 @@
-"""Deletes what is not needed any more: finished runs beyond the limit, Leases of processes long gone."""
+"""Deletes what is not needed any more.
+
+Finished runs beyond the limit, Leases of processes long gone, and what is left of deleted schedules.
+"""
 
 import asyncio
 import logging
@@ -10,11 +13,13 @@ from typing import Final, Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
 from astrabox_scheduler_client.fan_out import fan_out
+from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.lease import Lease
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.recovery import lease_is_needed
 from astrabox_scheduler_crds.retention import expired_runs
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
 
@@ -54,6 +59,14 @@ class LeaseStore(Deletes, Protocol):
         ...
 
 
+class DeletedSchedules(Deletes, Protocol):
+    """The calls for schedules that retention needs."""
+
+    async def list_deleted(self) -> Sequence[DeploymentSchedule]:
+        """Those that AstraBox has deleted. Raises ApiError."""
+        ...
+
+
 @dataclass(slots=True)
 class _Round:
     """What became of the deletes of one kind; `count` is called for each that was carried out."""
@@ -70,6 +83,7 @@ class Retention:
 
     runs: FinishedRuns
     leases: LeaseStore
+    schedules: DeletedSchedules
     attendance: Attendance
     metrics: Metrics
     idle: asyncio.Event
@@ -85,6 +99,7 @@ class Retention:
         expired = expired_runs(finished, keep=self.keep, floor=2 * self.window, now=now)
         deleted = await self._delete("finished runs", self.runs, expired, self.metrics.runs_deleted.inc)
         await self._delete("Leases", self.leases, await self._lapsed_leases(now))
+        await self._delete("deleted schedules", self.schedules, await self._tombstones(now))
         return deleted
 
     async def _delete(
@@ -131,6 +146,11 @@ class Retention:
             self._refused.add(what)
             told = "%s cannot be deleted, trying on: %s"
             _LOG.warning(told, what, done.example, extra={"count": done.refused})
+
+    async def _tombstones(self, now: datetime) -> list[ObjectMeta]:
+        """Schedules that AstraBox deleted so long ago that no older list of it brings them back."""
+        found = await self.schedules.list_deleted()
+        return [each.metadata for each in found if is_deleted(each) and may_go(each, now)]
 
     async def _lapsed_leases(self, now: datetime) -> list[ObjectMeta]:
         """Leases that neither say who is there nor prove a due time that may still matter."""

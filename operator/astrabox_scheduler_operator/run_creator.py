@@ -58,10 +58,14 @@ class RunCreator:
             await self.runs.create(run)
         except AlreadyExists:
             # The name is the lock: another replica, or an earlier try of ours, was here before.
-            there = await self.runs.get(run.metadata.name)
-            same = (there.spec.deployment_id, there.spec.due_time) == (run.spec.deployment_id, due)
-            return Created.THERE_ALREADY if same else Created.NAME_TAKEN
+            return await self.found(entry, due)
         return Created.CREATED
+
+    async def found(self, entry: Entry, due: datetime) -> Created:
+        """Whose run is there under the name of this due time. Raises NotFound, another ApiError."""
+        there = await self.runs.get(scheduled_run_name(entry.name, due))
+        same = (there.spec.deployment_id, there.spec.due_time) == (entry.deployment_id, due)
+        return Created.THERE_ALREADY if same else Created.NAME_TAKEN
 
     def _run(
         self, entry: Entry, due: datetime, payload: str, confirmed: Confirmed, now: datetime

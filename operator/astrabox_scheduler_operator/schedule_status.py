@@ -8,6 +8,7 @@ from astrabox_scheduler_operator.entry import Entry, Problem
 
 READY = "Ready"
 SUSPENDED = "Suspended"
+_GONE = Problem("Deleted", "AstraBox has deleted this schedule; the object goes after 15 minutes")
 
 
 def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
@@ -23,7 +24,7 @@ def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
         observed_generation=generation,
         last_due_time=entry.last_due or entry.stored.last_due_time,
         last_run=entry.last_run or entry.stored.last_run,
-        next_due_time=entry.next_due,
+        next_due_time=entry.next_due if entry.enabled else None,
         active_since=entry.observed.active_since,
         time_rule=entry.observed.time_rule or None,
         skipped=entry.skipped,
@@ -32,7 +33,9 @@ def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
 
 
 def state_of(entry: Entry) -> str:
-    """The state that metrics count: one of four."""
+    """The state that metrics count: one of five."""
+    if entry.deleted:
+        return "deleted"
     if entry.problem is not None:
         return "refused"
     if not entry.enabled:
@@ -41,7 +44,7 @@ def state_of(entry: Entry) -> str:
 
 
 def _ready(entry: Entry, now: datetime) -> Condition:
-    problem = entry.problem or (entry.trouble if entry.enabled else None)
+    problem = _GONE if entry.deleted else entry.problem or (entry.trouble if entry.enabled else None)
     fine = (
         Problem("Scheduled", "")
         if entry.enabled

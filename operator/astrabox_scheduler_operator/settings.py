@@ -2,35 +2,33 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from astrabox_scheduler_client.connect import ConnectSettings
 from astrabox_scheduler_client.environment import read_settings
+from astrabox_scheduler_client.settings import ConnectionSettings
+from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW, MAX_CATCH_UP_WINDOW
 from astrabox_scheduler_crds.retention import DEFAULT_KEEP
 
 PREFIX: Final = "ASTRABOX_SCHEDULER_OPERATOR_"
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
-class Settings(BaseModel):
+class Settings(ConnectionSettings):
     """What can be set; the variable of a field is its name in capitals behind the prefix."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    described: ClassVar[Mapping[str, str]] = {
+        "namespace": "namespace to serve; default: that of the pod or of the kubeconfig's context",
+        "kubeconfig": "path of a kubeconfig; default: the pod's service account, else KUBECONFIG",
+        "context": "context of the kubeconfig; default: its current context",
+    }
 
-    namespace: Annotated[str | None, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
-        default=None,
-        description="namespace to serve; default: that of the pod or of the kubeconfig's context",
-    )
-    kubeconfig: Annotated[str | None, Field(min_length=1)] = Field(
-        default=None, description="path of a kubeconfig; default: the pod's service account, else KUBECONFIG"
-    )
-    context: Annotated[str | None, Field(min_length=1)] = Field(
-        default=None, description="context of the kubeconfig; default: its current context"
-    )
     catch_up_window_seconds: int = Field(
-        default=600, ge=30, le=86_400, description="how late a due time may still fire, in seconds"
+        default=int(CATCH_UP_WINDOW.total_seconds()),
+        ge=30,
+        le=int(MAX_CATCH_UP_WINDOW.total_seconds()),
+        description="how late a due time may still fire, in seconds; an hour at most",
     )
     history_limit: int = Field(
         default=DEFAULT_KEEP, ge=1, le=100_000, description="finished runs to keep per AstraBox Deployment"
@@ -65,11 +63,6 @@ class Settings(BaseModel):
     def catch_up_window(self) -> timedelta:
         """How late a due time may still fire."""
         return timedelta(seconds=self.catch_up_window_seconds)
-
-    @property
-    def connect(self) -> ConnectSettings:
-        """Which cluster."""
-        return ConnectSettings(kubeconfig=self.kubeconfig, context=self.context)
 
 
 def settings_help() -> str:

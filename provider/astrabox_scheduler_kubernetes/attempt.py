@@ -21,16 +21,11 @@ from astrabox_scheduler_crds.firing import START_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError, decode_payload
-from astrabox_scheduler_crds.recovery import (
-    DISABLED_MESSAGE,
-    DISABLED_REASON,
-    NO_PROVIDER_MESSAGE,
-    NO_PROVIDER_REASON,
-    Orphan,
-)
+from astrabox_scheduler_crds.recovery import Orphan
 from astrabox_scheduler_crds.run import Phase, RunInvocation, RunStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import (
+    Cancellation,
     RetryPolicy,
     status_patch,
     with_attempt,
@@ -44,6 +39,7 @@ from astrabox_scheduler_crds.transitions import (
 from astrabox_scheduler_kubernetes.calls import CallFailedError, Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Dropped, Recorder, RunStore
+from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.telling import Told
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
@@ -88,6 +84,7 @@ class Desk:
     fence: Fence
     calls: Calls
     policy: RetryPolicy
+    suspects: Suspects
     clock: ServerClock
     timing: Timing
     stopping: Callable[[], bool]
@@ -218,6 +215,10 @@ class Attempt:
             await self._save(lambda status: with_exhaustion(status, self._now()))
             _LOG.warning("run %s failed for good: its retries are used up", self.entry.name)
             return None
+        async with self._desk.suspects.turn(run.status):
+            return await self._begin(run)
+
+    async def _begin(self, run: RunInvocation) -> datetime | None:
         scheduled = run.spec.trigger == "schedule"
         if scheduled and not run.status.started and (settled := await self._settled(run)) is not Orphan.ADOPT:
             return (
@@ -251,10 +252,7 @@ class Attempt:
             return Orphan.ADOPT
         settled = await self._desk.settle(run, acquired)
         if settled is Orphan.CANCEL:
-            await self._save(
-                lambda status: with_cancellation(status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, self._now())
-            )
-            _LOG.info("run %s is cancelled: no process was there at its due time", self.entry.name)
+            await self._cancel(Cancellation.NOBODY_THERE)
         return settled
 
     async def _call_astrabox(self) -> datetime | None:
@@ -302,10 +300,7 @@ class Attempt:
         if confirmed is not None:
             self._confirmed_at = confirmed
             return True
-        await self._save(
-            lambda status: with_cancellation(status, DISABLED_REASON, DISABLED_MESSAGE, self._now())
-        )
-        _LOG.info("run %s is cancelled: its schedule is disabled or gone", self.entry.name)
+        await self._cancel(Cancellation.DISABLED)
         return False
 
     async def _still_enabled_for_sure(self) -> bool:
@@ -321,6 +316,10 @@ class Attempt:
                 continue
             if self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE:
                 return True
+
+    async def _cancel(self, why: Cancellation) -> None:
+        await self._save(lambda status: with_cancellation(status, why, self._now()))
+        _LOG.info("run %s is cancelled: %s", self.entry.name, why.message)
 
     async def _read(self) -> RunInvocation:
         if self.run is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,6 +21,7 @@ from astrabox_scheduler_kubernetes.waiting import Entry, Waiting, progress_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _FAULT_PAUSE = 1.0
+_ENDED_KEPT = 1000
 
 
 class Dispatcher:
@@ -34,17 +35,22 @@ class Dispatcher:
         desk: Desk,
         *,
         concurrency: int,
+        unsaved: Container[str] = frozenset(),
     ) -> None:
+        """`unsaved`: names of runs that are not to be begun while they are in it."""
         self._keeper = keeper
         self._providers = providers
         self._desk = desk
         self._timing = desk.timing
         self._clock = desk.clock
         self._concurrency = concurrency
+        self._unsaved = unsaved
         self._intake = Intake(runs, desk.timing, self.take, self._gone, desk.told)
         self._takeover = Takeover(runs, providers, desk.clock, self, current=self._term, told=desk.told)
         self._waiting = Waiting()
         self._in_progress: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}
+        self._ended: dict[str, None] = {}
+        """Runs that have lately ended here: what a slow watch still tells of them is of the past."""
         self._services: list[asyncio.Task[None]] = []
         self._following: tuple[Term, asyncio.Task[None]] | None = None
         self._live: frozenset[str] = frozenset()
@@ -82,7 +88,9 @@ class Dispatcher:
     def take(self, run: RunInvocation, term: Term) -> None:
         """Take in a run that is ours, or that has changed; nothing for one that is in progress."""
         name, status = run.metadata.name, run.status
-        if run.metadata.labels.get(ASSIGNEE_LABEL) != term.assignee or name in self._in_progress:
+        if run.metadata.labels.get(ASSIGNEE_LABEL) != term.assignee:
+            return
+        if name in self._in_progress or name in self._ended:
             return
         if status.finished or not isinstance(status.phase, Phase):
             self._waiting.discard(name)
@@ -102,6 +110,7 @@ class Dispatcher:
     def _gone(self, name: str) -> None:
         """The run was deleted or has another assignee: whatever we do for it is in vain."""
         self._waiting.discard(name)
+        self._ended.pop(name, None)  # another one may get this name
         if name in self._in_progress:
             attempt, task = self._in_progress[name]
             if not attempt.lost:
@@ -160,17 +169,20 @@ class Dispatcher:
         """Begin attempts as runs become ready and places free."""
         while True:
             self._work.clear()
-            while len(self._in_progress) < self._concurrency and self._keeper.held():
+            while self._has_place() and self._keeper.held():
                 entry = self._waiting.pop_ready(self._clock.monotonic())
                 if entry is None:
                     break
                 self._begin(entry)
             await self._until_work()
 
+    def _has_place(self) -> bool:
+        return len(self._in_progress) - self._desk.suspects.waiting < self._concurrency
+
     async def _until_work(self) -> None:
         ready = self._waiting.next_ready()
         pause = None
-        if ready is not None and len(self._in_progress) < self._concurrency:
+        if ready is not None and self._has_place():
             pause = max(ready - self._clock.monotonic(), 0.001) if self._keeper.held() else self._timing.beat
         try:
             async with asyncio.timeout(pause):
@@ -181,6 +193,9 @@ class Dispatcher:
     def _begin(self, entry: Entry) -> None:
         if entry.lapses != self._keeper.lapses:
             return  # its label is that of a Lease we have lost; the sweep settles it
+        if entry.name in self._unsaved:
+            self._add(replace(entry, ready=self._clock.monotonic() + self._timing.recheck))
+            return
         attempt = Attempt(entry, self._desk)
         task = asyncio.create_task(self._carry_out(attempt), name=f"astrabox run {entry.name}")
         self._in_progress[entry.name] = attempt, task
@@ -201,6 +216,10 @@ class Dispatcher:
         if attempt.lost:
             await attempt.take_back()  # in hand until then, so that our own sweep does not come between
         self._in_progress.pop(entry.name, None)
+        if attempt.run is not None and attempt.run.status.finished:
+            self._ended[entry.name] = None
+            if len(self._ended) > _ENDED_KEPT:
+                del self._ended[next(iter(self._ended))]
         if again is not None:
             self._take_again(attempt, self._monotonic_of(again))
         self._work.set()

@@ -31,7 +31,7 @@ class Drain:
         """
         beating = asyncio.create_task(self._keep_beating())
         try:
-            await self._while_in_progress(grace, waiting)
+            late = await self._while_in_progress(grace, waiting)
             for attempt, task in self._in_progress.values():
                 if not task.done():
                     _LOG.info("run %s has not ended in time: its call is cancelled", attempt.entry.name)
@@ -40,19 +40,27 @@ class Drain:
             self._tell_who_stays()
             left = [attempt for attempt, _ in self._in_progress.values()]
             self._in_progress.clear()
-            await self._hand_over([*left, *self._attempts(waiting())], self._timing.hand_over)
+            if await self._hand_over([*left, *late, *self._attempts(waiting())], self._timing.hand_over):
+                _LOG.warning("not all runs could be handed over: others find them by the Lease")
         finally:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _while_in_progress(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
+    async def _while_in_progress(
+        self, grace: float, waiting: Callable[[], Iterable[Entry]]
+    ) -> Sequence[Attempt]:
+        """What could not be handed over so far, because the API server is slow or they are many."""
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        late: Sequence[Attempt] = ()
         while any(not task.done() for task in _tasks(self._in_progress)):
             if (left := end - loop.time()) <= 0:
-                return
-            await self._hand_over(self._attempts(waiting()), min(left, self._timing.hand_over))
+                break
+            late = await self._hand_over(
+                [*late, *self._attempts(waiting())], min(left, self._timing.hand_over)
+            )
             await self._wait(min(max(end - loop.time(), 0.0), self._timing.beat))
+        return late
 
     async def _wait(self, seconds: float) -> None:
         tasks = [task for task in _tasks(self._in_progress) if not task.done()]
@@ -67,8 +75,10 @@ class Drain:
             if not task.done():
                 _LOG.error("the handler call of run %s does not end though it was cancelled", name)
 
-    async def _hand_over(self, attempts: Sequence[Attempt], seconds: float) -> None:
+    async def _hand_over(self, attempts: Sequence[Attempt], seconds: float) -> Sequence[Attempt]:
+        """Those that another try may hand over: the time was too short, or the API server away."""
         gate = asyncio.Semaphore(_AT_ONCE)
+        left = {id(attempt): attempt for attempt in attempts}
 
         async def hand_over(attempt: Attempt) -> None:
             async with gate:
@@ -76,6 +86,9 @@ class Drain:
                     await attempt.hand_over()
                 except (ApiError, Dropped) as error:
                     _LOG.warning("run %s is left to be found: %s", attempt.entry.name, error)
+                    if isinstance(error, ApiError) and not error.permanent:
+                        return
+                del left[id(attempt)]
 
         try:
             async with asyncio.timeout(seconds):
@@ -84,7 +97,8 @@ class Drain:
                     for attempt in sorted(attempts, key=lambda each: not each.untouched):
                         group.create_task(hand_over(attempt))
         except TimeoutError:
-            _LOG.warning("not all runs could be handed over in time: others find them by the Lease")
+            _LOG.debug("%d of %d runs are not handed over yet", len(left), len(attempts))
+        return list(left.values())
 
     async def _keep_beating(self) -> None:
         while True:

@@ -27,6 +27,7 @@ from astrabox_scheduler_kubernetes.seam import RunHandler, Schedule, ScheduledRu
 from astrabox_scheduler_kubernetes.settings import Settings
 from astrabox_scheduler_kubernetes.spared import SecondLook
 from astrabox_scheduler_kubernetes.store import ROLE, Store
+from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.takeover import Providers
 from astrabox_scheduler_kubernetes.timing import Timing
 
@@ -79,6 +80,7 @@ class Engine:
             if life is not None:
                 await self._end(life)
             await self._schedules.stop()
+            await self._requests.unsaved.stop()
             await self._second_look.stop()
 
     async def reconcile(self, schedules: Sequence[Schedule]) -> None:
@@ -154,11 +156,20 @@ class Engine:
             fence=keeper,
             calls=Calls(handler, settings.handler_timeout_seconds),
             policy=settings.retry_policy,
+            suspects=Suspects(settings.retry_policy),
             clock=self._store.clock,
             timing=timing,
             stopping=lambda: life.stopping,
         )
-        life = _Life(keeper, Dispatcher(api.runs, keeper, providers, desk, concurrency=settings.concurrency))
+        dispatcher = Dispatcher(
+            api.runs,
+            keeper,
+            providers,
+            desk,
+            concurrency=settings.concurrency,
+            unsaved=self._requests.unsaved,
+        )
+        life = _Life(keeper, dispatcher)
         life.dispatcher.start()
         _LOG.info("dispatch has begun as %s in namespace %s", keeper.name, api.namespace)
         return life

@@ -10,6 +10,13 @@ is newer. What was left alone and differs may also be an apply that AstraBox too
 process that made it was lost; which one it is cannot be told from here, so it is not written over
 with a snapshot that is old by then, but looked at again and named in the logs (`spared`).
 
+A delete leaves a tombstone with the same mark under the schedule's name, so all of this holds for it
+as well. No decision outlives a write by somebody else: what is missing is created, which fails if the
+name was taken meanwhile, by a tombstone too; what is there is changed or removed in the version that
+was looked at. In either case it is read and decided again. The snapshot grows older while this goes
+on: a mark protects from the beginning of the call on, however long it takes, and after
+`timing.reconcile` seconds nothing more is written, so that no tombstone can have gone before.
+
 Each schedule is dealt with whatever becomes of the others; what failed is
 raised at the end as one error: SchedulerUnavailable if the store failed for any (the same call may
 work later), else ScheduleCapacityExceeded, else InvalidSchedule.
@@ -23,6 +30,7 @@ from typing import Final, TypeVar
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, QuotaExceeded, TooLarge
+from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
@@ -66,6 +74,7 @@ class Reconcile:
         """What was left alone though it differs, by the name of the object."""
         self._failures: dict[str, Exception] = {}
         self._changes = 0
+        self._called_at_age = age()
 
     async def run(self, schedules: Sequence[Schedule]) -> None:
         """Make the stored schedules equal to these. Raises ApiError of the list, and errors of the seam."""
@@ -78,7 +87,7 @@ class Reconcile:
                 self._failed(wants.pop(bad.name).deployment_id, fault)
         named = wants.keys() | {deployment_key(each) for each in self._failures}
         await self._each(
-            [each for name, each in stored.items() if name not in named and not self._left_alone(None, each)],
+            [each for name, each in stored.items() if name not in named and not self._stays(each)],
             self._remove,
             lambda each: each.spec.deployment_id,
         )
@@ -132,9 +141,16 @@ class Reconcile:
             accepted.append(want)
         return accepted
 
+    def _stays(self, stored: DeploymentSchedule) -> bool:
+        """Whether what AstraBox did not list is left as it is."""
+        if is_deleted(stored):
+            return not may_go(stored, self._api.clock.now())
+        return self._left_alone(None, stored)
+
     def _left_alone(self, want: Wanted | None, stored: DeploymentSchedule) -> bool:
-        now = self._api.clock.now()
-        if not applied_recently(stored, now, min(self._timing.recently, self._age() + self._timing.clocks)):
+        now, before = self._api.clock.now(), self._called_at_age
+        snapshot = min(self._timing.recently, before + self._timing.clocks) + self._going_on()
+        if not applied_recently(stored, now, snapshot):
             return False
         if is_other(want, stored, now):
             self.spared[stored.metadata.name] = Spared(want, mark_of(stored))
@@ -146,10 +162,12 @@ class Reconcile:
         )
 
     async def _remove(self, stored: DeploymentSchedule) -> None:
-        await Writing(self._api, self._timing).remove(
-            stored.metadata.name, None, leave=partial(self._left_alone, None)
-        )
+        await Writing(self._api, self._timing).erase(stored.metadata.name, leave=self._stays)
         self._changes += 1
+
+    def _going_on(self) -> float:
+        """Seconds since the call."""
+        return self._age() - self._called_at_age
 
     async def _each(
         self, items: Iterable[_T], act: Callable[[_T], Awaitable[None]], name: Callable[[_T], str]
@@ -160,8 +178,8 @@ class Reconcile:
         async def one(item: _T) -> None:
             nonlocal faults
             async with gate:
-                if faults >= _GIVE_UP_AFTER:
-                    self._failures[name(item)] = SchedulerUnavailable("not tried after other failures")
+                if faults >= _GIVE_UP_AFTER or self._going_on() > self._timing.reconcile:
+                    self._failures[name(item)] = SchedulerUnavailable("not tried: too many failures, or late")
                     return
                 try:
                     await act(item)

@@ -20,6 +20,7 @@ from astrabox_scheduler_kubernetes.rules import check_deployment_id, payload_tex
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduledRun
 from astrabox_scheduler_kubernetes.store import ROLE, Store
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+from astrabox_scheduler_kubernetes.withdrawing import Unsaved
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _SMALL: Final = 32_768
@@ -33,6 +34,7 @@ class Requests:
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
+        self.unsaved = Unsaved(store, timing)
 
     async def enqueue(
         self,
@@ -133,31 +135,47 @@ class Requests:
         return run.spec.payload
 
     async def _create(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
-        """Create it once: without an answer the same name is tried again, and found if it was saved."""
+        """Create it once, or leave nothing behind that starts. Raises ApiError."""
+        name = run.metadata.name
+        try:
+            metadata = await self._until_answered(api, run)
+        except ApiError:
+            if name in self.unsaved:
+                self.unsaved.withdraw(run)
+            raise
+        except asyncio.CancelledError:
+            self.unsaved.settle(name)  # nobody was told that it failed
+            raise
+        self.unsaved.settle(name)
+        return metadata
+
+    async def _until_answered(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
+        """Without an answer the same name is tried again, and found if it was saved."""
         loop = asyncio.get_running_loop()
         pauses = Pauses(self._timing)
         deadline: float | None = None
         while True:
             try:
-                return await api.runs.create(run)
-            except AlreadyExists:
-                found = await self._look(api, run)
-                if found is not None:
-                    return found
-                raise
+                return await self._created_or_found(api, run)
             except ApiError as error:
                 if not error.ambiguous and deadline is None:
                     raise
+                self.unsaved.doubt(run.metadata.name)
                 deadline = deadline or loop.time() + self._timing.settle
                 pause = pauses.next(error.retry_after)
                 if error.permanent or loop.time() + pause > deadline:
                     raise
                 await asyncio.sleep(pause)
 
-    async def _look(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta | None:
-        """Metadata of the run of this name if it is the one we created."""
-        found = await api.runs.get(run.metadata.name)
-        return found.metadata if found.spec == run.spec else None
+    async def _created_or_found(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
+        """Metadata of the run of this name, if it is the one that we create."""
+        try:
+            return await api.runs.create(run)
+        except AlreadyExists:
+            found = await api.runs.get(run.metadata.name)
+            if found.spec != run.spec:
+                raise
+            return found.metadata
 
 
 def _second(metadata: ObjectMeta) -> datetime:

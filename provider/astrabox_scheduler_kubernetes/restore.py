@@ -9,9 +9,11 @@ import logging
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError
+from astrabox_scheduler_crds.deletion import alive
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
-from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
+from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_kubernetes.rules import put_back
 from astrabox_scheduler_kubernetes.store import Store
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.writing import Trail, mark_of, read
@@ -74,34 +76,31 @@ class Restorer:
         """Look once, and mend; True once nothing can be wrong any more. `over`: no write can still arrive."""
         found, previous = await read(api, name), trail.previous
         if found is None:
-            if previous is None or not trail.deleting:
-                return over or previous is not None  # a create may still arrive; a deletion was another's
-            await api.schedules.create(_again(previous, ObjectMeta(name=name), api))
-        elif mark_of(found) in trail.marks:
+            return over or previous is not None  # a create may still arrive; a deletion was another's
+        if mark_of(found) in trail.marks:
             if previous is None:
-                await api.schedules.delete(name, found.metadata.uid)
+                await api.schedules.delete(name, found.metadata.uid, found.metadata.resource_version)
             else:
-                await api.schedules.update(_again(previous, found.metadata, api))
+                await api.schedules.update(_again(previous, found, api))
         elif previous is None or found.metadata.resource_version != previous.metadata.resource_version:
             _LOG.info("schedule %s was written by somebody else since", name)
             return True
-        elif trail.deleting:
-            return over
         else:
             # Written anew, so that a write which still is on its way meets another version and fails.
-            await api.schedules.update(_again(previous, found.metadata, api))
+            await api.schedules.update(_again(previous, found, api))
         _LOG.info("schedule %s: the old state is back", name)
         return True
 
 
-def _again(previous: DeploymentSchedule, metadata: ObjectMeta, api: SchedulerApi) -> DeploymentSchedule:
+def _again(previous: DeploymentSchedule, found: DeploymentSchedule, api: SchedulerApi) -> DeploymentSchedule:
     """The old spec on top of what is stored, marked so that no older snapshot undoes it."""
-    marks = {APPLIED_AT_ANNOTATION: utc_text(api.clock.now())}
-    old = previous.metadata
+    now = api.clock.now()
+    marks = {APPLIED_AT_ANNOTATION: utc_text(now)}
+    old, metadata = previous.metadata, found.metadata
     return DeploymentSchedule(
         metadata=metadata.changed(
-            labels={**metadata.labels, **old.labels},
+            labels={**alive(metadata.labels), **old.labels},
             annotations={**metadata.annotations, **old.annotations, **marks},
         ),
-        spec=previous.spec,
+        spec=put_back(previous, found, now),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from astrabox_scheduler_crds.cron import CronError, CronSchedule
+from astrabox_scheduler_crds.deletion import alive, applied_at, is_deleted
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
 from astrabox_scheduler_crds.names import deployment_key
@@ -16,6 +17,7 @@ from astrabox_scheduler_crds.schedule import (
     DeploymentSchedule,
     ScheduleSpec,
 )
+from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, Schedule, ScheduleCapacityExceeded
 
 
@@ -86,21 +88,36 @@ def desired(want: Wanted, stored: DeploymentSchedule | None, now: datetime) -> S
 
     The expression and the zone are judged when they are new, so that a schedule whose zone has left
     the tz database since can still be disabled and edited. Due times count from `now` on when it is
-    created, enabled, or gets another expression or zone. Raises InvalidSchedule.
+    created, enabled, or gets another expression or zone; those of a rule that ends here stay owed in
+    `earlier_rules`. A tombstone counts as nothing stored. Raises InvalidSchedule.
     """
-    spec = stored.spec if stored is not None else None
+    spec = stored.spec if stored is not None and not is_deleted(stored) else None
     same_rule = spec is not None and (collapsed(spec.cron), spec.time_zone) == (want.cron, want.time_zone)
     if not same_rule:
         _check_time_rule(want)
-    goes_on = spec is not None and same_rule and (spec.enabled or not want.enabled)
+    if spec is not None and same_rule and spec.enabled == want.enabled:
+        since, earlier = spec.active_since, spec.earlier_rules
+    else:
+        since = next_change(stored, now)
+        earlier = replaced(stored, since, now, enabled=want.enabled) if stored is not None else None
     return ScheduleSpec(
         deployment_id=want.deployment_id,
         cron=want.cron,
         time_zone=want.time_zone,
         enabled=want.enabled,
         payload=want.payload,
-        active_since=spec.active_since if spec is not None and goes_on else now,
+        active_since=since,
+        earlier_rules=earlier,
     )
+
+
+def put_back(previous: DeploymentSchedule, found: DeploymentSchedule, now: datetime) -> ScheduleSpec:
+    """The spec that undoes a change nobody was told of: the time rule of `previous` held all the time."""
+    spec = previous.spec
+    if spec.time_rule == found.spec.time_rule:
+        return spec
+    at = next_change(found, now)
+    return spec.changed(active_since=at, earlier_rules=replaced(previous, at, now, enabled=spec.enabled))
 
 
 def differs(spec: ScheduleSpec, stored: DeploymentSchedule) -> bool:
@@ -109,30 +126,27 @@ def differs(spec: ScheduleSpec, stored: DeploymentSchedule) -> bool:
 
 
 def written(
-    want: Wanted, spec: ScheduleSpec, stored: DeploymentSchedule | None, applied_at: datetime | None
+    want: Wanted, spec: ScheduleSpec, stored: DeploymentSchedule | None, now: datetime | None
 ) -> DeploymentSchedule:
     """The object to write on top of the stored one; labels and annotations of others stay.
 
-    `applied_at` marks it as applied just now; None leaves the mark as it is.
+    `now` marks it as applied at that time; None leaves the mark as it is.
     """
     old = stored.metadata if stored is not None else ObjectMeta(name=want.name)
     annotations = dict(old.annotations)
-    if applied_at is not None:
-        annotations[APPLIED_AT_ANNOTATION] = utc_text(applied_at)
-    metadata = old.changed(labels={**old.labels, DEPLOYMENT_LABEL: want.name}, annotations=annotations)
+    if now is not None:
+        annotations[APPLIED_AT_ANNOTATION] = utc_text(now)
+    metadata = old.changed(labels={**alive(old.labels), DEPLOYMENT_LABEL: want.name}, annotations=annotations)
     return DeploymentSchedule(metadata=metadata, spec=spec)
 
 
 def applied_recently(stored: DeploymentSchedule, now: datetime, seconds: float) -> bool:
-    """Whether it was applied less than `seconds` before `now`, so that an older snapshot must leave it alone.
+    """Whether it was written less than `seconds` before `now`, so that an older snapshot must leave it alone.
 
-    The mark is in API server time; one that is no time, or lies far in the future, was written by hand.
+    By an apply or a delete. A mark that is no time, or lies far in the future, was written by hand.
     """
-    try:
-        applied = datetime.fromisoformat(stored.metadata.annotations.get(APPLIED_AT_ANNOTATION, ""))
-    except ValueError:
-        return False
-    return applied.tzinfo is not None and abs(now - applied) < timedelta(seconds=seconds)
+    at = applied_at(stored.metadata)
+    return at is not None and abs(now - at) < timedelta(seconds=seconds)
 
 
 def _check_time_rule(want: Wanted) -> None:

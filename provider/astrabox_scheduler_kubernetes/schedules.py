@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_crds.names import deployment_key
-from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.schedule import MAX_DEPLOYMENT_ID_LENGTH, DeploymentSchedule
 from astrabox_scheduler_kubernetes.restore import Restorer
 from astrabox_scheduler_kubernetes.rules import Wanted, storable, wanted
 from astrabox_scheduler_kubernetes.seam import Schedule, ScheduleCapacityExceeded
@@ -17,7 +17,11 @@ from astrabox_scheduler_kubernetes.writing import Trail, Writing
 
 
 class Schedules:
-    """Writes single schedules; after an error the old state holds, or is put back."""
+    """Writes single schedules; after an error the old state holds, or is put back.
+
+    A delete is the write of a tombstone (`astrabox_scheduler_crds.deletion`): a reconcile that began from
+    an older list, here or in another process, meets it under the name that it would create.
+    """
 
     def __init__(self, store: Store, timing: Timing, most: int | None) -> None:
         """`most`: enabled schedules that are accepted, None for no limit."""
@@ -39,12 +43,12 @@ class Schedules:
             await writing.put(want, marked=True, admit=admit)
 
     async def delete(self, deployment_id: str) -> None:
-        """Remove one; nothing if there is none. Raises errors of the store."""
-        if not storable(deployment_id):
+        """Remove one, or note that there is none. Raises errors of the store."""
+        if not storable(deployment_id) or len(deployment_id) > MAX_DEPLOYMENT_ID_LENGTH:
             return  # it cannot have been stored
         name = deployment_key(deployment_id)
         async with self._one_at_a_time(name) as writing:
-            await writing.remove(name, deployment_id)
+            await writing.bury(name, deployment_id)
 
     async def check_capacity(self, api: SchedulerApi, want: Wanted) -> None:
         """Raise ScheduleCapacityExceeded if one more enabled schedule is one too many.
@@ -82,11 +86,5 @@ class Schedules:
 def _left_in_doubt(before: Trail | None, now: Trail) -> Trail | None:
     """What must still be put back after a call that failed: the state before the first of them."""
     if before is None:
-        return now if now.unsettled else None
-    return Trail(
-        previous=before.previous,
-        read=True,
-        marks=before.marks | now.marks,
-        unanswered=True,
-        deleting=before.deleting or now.deleting,
-    )
+        return now if now.unanswered else None
+    return Trail(before.previous, read=True, marks=before.marks | now.marks, unanswered=True)

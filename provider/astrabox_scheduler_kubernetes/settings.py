@@ -3,33 +3,18 @@
 from collections.abc import Mapping
 from typing import Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from astrabox_scheduler_client.environment import SettingsError, read_settings
+from astrabox_scheduler_client.settings import CONNECTION_FIELDS, ConnectionSettings
 from astrabox_scheduler_crds.transitions import RetryPolicy
 
 PREFIX: Final = "ASTRABOX_SCHEDULER_KUBERNETES_"
-_CONNECTION: Final = frozenset({"namespace", "kubeconfig", "context"})
 
 
-class Settings(BaseModel):
+class Settings(ConnectionSettings):
     """One field per variable `ASTRABOX_SCHEDULER_KUBERNETES_<NAME>`; an empty variable counts as absent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
-
-    namespace: str | None = Field(
-        default=None,
-        max_length=63,
-        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
-        description="Namespace of schedules and runs. Default: that of the pod, or of the kubeconfig.",
-    )
-    kubeconfig: str | None = Field(
-        default=None,
-        description="Path of a kubeconfig file. Default: the pod's own account, then KUBECONFIG.",
-    )
-    context: str | None = Field(
-        default=None, description="Context of the kubeconfig. Default: its current one."
-    )
     concurrency: int = Field(
         default=50, ge=1, le=10_000, description="Runs whose handler calls are in progress at once."
     )
@@ -90,7 +75,7 @@ class Settings(BaseModel):
             first, longest = f"{PREFIX}RETRY_FIRST_DELAY_SECONDS", f"{PREFIX}RETRY_MAX_DELAY_SECONDS"
             problems += (f"{first} is larger than {longest}: make it smaller",)
         if problems:
-            raise SettingsError(problems, None if in_doubt & _CONNECTION else settings, in_doubt)
+            raise SettingsError(problems, None if in_doubt & CONNECTION_FIELDS else settings, in_doubt)
         return settings
 
     @property

@@ -5,8 +5,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError, ConnectError
+from astrabox_scheduler_crds.deletion import is_deleted
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import Wanted, desired, differs
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule
@@ -15,6 +17,14 @@ from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.writing import mark_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+_OTHER: Final = (
+    "the schedule of Deployment %.100r was applied while schedules were reconciled, and is "
+    "another than AstraBox had listed then: if AstraBox shows another, save it there again"
+)
+_GONE: Final = (
+    "the schedule of Deployment %.100r was deleted while schedules were reconciled, though AstraBox "
+    "had listed it then: if AstraBox still shows it, save it there again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,9 @@ class Spared:
 
 
 def is_other(want: Wanted | None, stored: DeploymentSchedule, now: datetime) -> bool:
-    """Whether the stored schedule is not the wanted one."""
+    """Whether the stored schedule is not the wanted one; where none is wanted, a tombstone is right."""
+    if is_deleted(stored):
+        return want is not None
     try:
         return want is None or differs(desired(want, stored, now), stored)
     except InvalidSchedule:
@@ -73,8 +85,4 @@ class SecondLook:
         for name, each in spared.items():
             stored = found.get(name)
             if stored is not None and each.still(stored, now):
-                _LOG.warning(
-                    "the schedule of Deployment %.100r was applied while schedules were reconciled, and is "
-                    "another than AstraBox had listed then: if AstraBox shows another, save it there again",
-                    stored.spec.deployment_id,
-                )
+                _LOG.warning(_GONE if is_deleted(stored) else _OTHER, stored.spec.deployment_id)

@@ -39,9 +39,7 @@ class Store:
     @property
     def connect_settings(self) -> "ConnectSettings":
         """How to connect, for whoever needs a connection of its own."""
-        from astrabox_scheduler_client.connect import ConnectSettings  # noqa: PLC0415 - brings in aiohttp
-
-        return ConnectSettings(self._settings.kubeconfig, self._settings.context)
+        return self._settings.connect
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator["SchedulerApi"]:

@@ -19,15 +19,10 @@ from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.presence import Presence, PresenceObserver
-from astrabox_scheduler_crds.recovery import (
-    NO_PROVIDER_MESSAGE,
-    NO_PROVIDER_REASON,
-    Orphan,
-    settle_orphan,
-)
+from astrabox_scheduler_crds.recovery import Orphan, settle_orphan
 from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_crds.server_clock import ServerClock
-from astrabox_scheduler_crds.transitions import TransitionError, status_patch, with_cancellation
+from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.telling import Told
 
@@ -152,10 +147,7 @@ class Takeover:
         self._held.take(run.changed(metadata=metadata), term)
 
     async def _cancel(self, run: RunInvocation) -> None:
-        try:
-            status = with_cancellation(run.status, NO_PROVIDER_REASON, NO_PROVIDER_MESSAGE, self._clock.now())
-        except TransitionError:
-            return
-        patch = status_patch(run.status, status)
+        cancelled = with_cancellation(run.status, Cancellation.NOBODY_THERE, self._clock.now())
+        patch = status_patch(run.status, cancelled)
         await self._runs.patch_status(run.metadata.name, patch, run.metadata.resource_version)
         _LOG.info("run %s is cancelled: no process was there at its due time", run.metadata.name)

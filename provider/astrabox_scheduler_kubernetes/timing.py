@@ -30,6 +30,8 @@ class Timing:
     """How long a schedule's write without an answer is looked after before the caller is told."""
     recently: float = 60.0
     """A schedule applied so recently is left alone by `reconcile`: that snapshot may be older."""
+    reconcile: float = 400.0
+    """After so long a reconcile writes nothing more: its list is older than what tells it of deletions."""
     clocks: float = 2.0
     """By how much two processes may differ about the API server's time."""
     straggle: float = 60.0

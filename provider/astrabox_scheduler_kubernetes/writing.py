@@ -9,17 +9,20 @@ cancelled at any point leaves behind what there is to put back.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound, QuotaExceeded
+from astrabox_scheduler_crds.deletion import deleted
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import Wanted, desired, differs, written
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _MAX_CONFLICTS: Final = 8
 
 
@@ -31,12 +34,7 @@ class Trail:
     read: bool = False
     marks: set[str] = field(default_factory=set)
     unanswered: bool = False
-    deleting: bool = False
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether the stored state may be another than before the call."""
-        return self.unanswered or self.deleting
+    """Whether the stored state may be another than before the call."""
 
     def saw(self, stored: DeploymentSchedule | None) -> None:
         """Remember the state before the first write."""
@@ -106,23 +104,43 @@ class Writing:
             else:
                 return True
 
-    async def remove(
+    async def bury(
         self,
         name: str,
-        deployment_id: str | None,
-        *,
-        leave: Callable[[DeploymentSchedule], bool] | None = None,
+        deployment_id: str,
     ) -> None:
-        """Delete the schedule of this Deployment (None: whosever it is), or do nothing. Raises ApiError."""
+        """Leave a tombstone in the place of this Deployment's schedule, also where there is none.
+
+        A create by another process that still holds an older list is refused by it, whenever it comes.
+        Nothing happens to a schedule of another Deployment. Raises ApiError.
+        """
         while True:
             try:
                 stored = await read(self.api, name)
+                if stored is not None and stored.spec.deployment_id != deployment_id:
+                    return
                 self.trail.saw(stored)
-                if stored is None or deployment_id not in (None, stored.spec.deployment_id):
+                tombstone = deleted(deployment_id, stored, self.api.clock.now())
+                await self._write(tombstone, create=stored is None, marked=True)
+            except QuotaExceeded:
+                _LOG.warning("schedule %s was not there, and no quota is left to note its deletion", name)
+                return
+            except ApiError as error:
+                await self._after(error)
+            else:
+                return
+
+    async def erase(self, name: str, *, leave: Callable[[DeploymentSchedule], bool]) -> None:
+        """Delete the object, whosever it is, unless `leave` says that it stays. Raises ApiError.
+
+        What is deleted is what `leave` has seen: another version is read again.
+        """
+        while True:
+            try:
+                stored = await read(self.api, name)
+                if stored is None or leave(stored):
                     return
-                if leave is not None and leave(stored):
-                    return
-                await self._delete(name, stored.metadata.uid)
+                await self._delete(stored)
             except ApiError as error:
                 await self._after(error)
             else:
@@ -155,13 +173,12 @@ class Writing:
                 trail.marks.discard(mark)
             raise
 
-    async def _delete(self, name: str, uid: str | None) -> None:
-        before, self.trail.deleting = self.trail.deleting, True
+    async def _delete(self, stored: DeploymentSchedule) -> None:
+        metadata = stored.metadata
         try:
-            await self.api.schedules.delete(name, uid)
+            await self.api.schedules.delete(metadata.name, metadata.uid, metadata.resource_version)
         except ApiError as error:
-            if not error.ambiguous:
-                self.trail.deleting = before
+            self.trail.unanswered |= error.ambiguous
             if not isinstance(error, NotFound) or error.reason == "NotServed":
                 raise
 
@@ -171,7 +188,7 @@ class Writing:
             self._conflicts += 1
         elif isinstance(error, NotFound) and error.reason != "NotServed" and self._conflicts < _MAX_CONFLICTS:
             self._conflicts += 1  # deleted since it was read
-        elif not self.trail.unsettled or error.permanent:
+        elif not self.trail.unanswered or error.permanent:
             raise error
         loop = asyncio.get_running_loop()
         if self._deadline is None:

@@ -160,3 +160,28 @@ def test_a_broken_program_is_an_error_that_says_what_to_do(processes: Processes,
     broken.chmod(0o755)
     with pytest.raises(StartError, match=r"Exec format error\nIs it whole.*tools.controlplane build"):
         processes.start("one", [str(broken)])
+
+
+def test_a_signal_does_not_wait_and_ends_are_told_with_their_time(processes: Processes) -> None:
+    for name in ("one", "two"):
+        processes.start(name, ["sleep", "600"], {"PATH": os.environ["PATH"]})
+    pids = dict(processes.pids)
+    processes.signal("one", signal.SIGSTOP)
+    processes.signal("one", signal.SIGCONT)
+    assert processes.ends() == []
+    sent = time.time()
+    processes.signal("one", signal.SIGKILL)
+    time.sleep(0.3)  # asked late: the time is that of the end all the same
+    (end,) = processes.ends()
+    assert (end.name, end.pid, end.code) == ("one", pids["one"], -signal.SIGKILL)
+    assert end.at - sent < 0.1
+    processes.kill("two", signal.SIGTERM)
+    assert [each.name for each in processes.ends(after=1)] == ["two"]
+    processes.start("one", ["env"], {"ONLY": "this"})
+    wait_until_gone(processes.pids["one"])
+    assert processes.log("one").read_text() == "ONLY=this\n"
+
+
+def test_what_was_never_started_cannot_be_signalled(processes: Processes) -> None:
+    with pytest.raises(StartError, match="is not running"):
+        processes.signal("one", signal.SIGTERM)

@@ -23,6 +23,7 @@ from astrabox_scheduler_client.errors import (
     Unreachable,
 )
 from astrabox_scheduler_client.runs import assigned_to
+from astrabox_scheduler_crds.deletion import alive, deleted, is_deleted
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL, RUN_PLURAL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation, RunSpec
@@ -65,6 +66,26 @@ async def test_a_schedule_from_create_to_delete(api: SchedulerApi) -> None:
     with pytest.raises(NotFound) as caught:
         await api.schedules.get("d")
     assert caught.value.reason == "NotFound"
+
+
+async def test_what_is_left_of_deleted_schedules_is_found_and_made_anew(api: SchedulerApi) -> None:
+    await api.schedules.create(schedule("d"))
+    await api.schedules.create(schedule("other"))
+    now = datetime.now(UTC)
+    await api.schedules.update(deleted("d", await api.schedules.get("d"), now))
+    await api.schedules.create(deleted("absent", None, now))
+    await api.schedules.create(deleted("again", None, now).changed(spec=schedule("again").spec))
+    found = {each.metadata.name: each for each in await api.schedules.list_deleted()}
+    assert found.keys() == {"d", "absent"}
+    assert all(is_deleted(each) for each in found.values())
+    assert await api.schedules.version("d") is None
+    first = found["d"].metadata
+    again = first.changed(labels=alive(first.labels))
+    await api.schedules.update(schedule("d").changed(metadata=again))
+    assert [each.metadata.name for each in await api.schedules.list_deleted()] == ["absent"]
+    with pytest.raises(Conflict):
+        await api.schedules.delete("d", first.uid, first.resource_version)
+    assert await api.schedules.version("d") is not None
 
 
 async def test_a_name_is_given_once(api: SchedulerApi) -> None:

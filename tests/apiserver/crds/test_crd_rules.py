@@ -16,6 +16,7 @@ from astrabox_scheduler_client.errors import ApiError, Invalid, TooLarge
 from astrabox_scheduler_crds.crd import RUN_RULES, SCHEDULE_RULES
 from astrabox_scheduler_crds.labels import API_VERSION, RUN_KIND, RUN_PLURAL, SCHEDULE_KIND, SCHEDULE_PLURAL
 from astrabox_scheduler_crds.run import Phase
+from astrabox_scheduler_crds.schedule import MAX_EARLIER_RULES
 
 Patch = Mapping[str, Any]
 
@@ -194,9 +195,20 @@ async def test_wiping_the_status_gets_around_no_rule(api: SchedulerApi) -> None:
     assert (await api.runs.get("d-1")).status.session_id == "s"
 
 
+EARLIER = {"cron": "* * * * *", "timeZone": "UTC", "activeSince": DUE, "activeUntil": DUE}
 SCHEDULES: list[tuple[str, bool, Patch]] = [
     ("plain", True, {}),
     ("declared", True, {"activeSince": DUE, "enabled": False}),
+    ("earlier rules", True, {"earlierRules": [EARLIER, EARLIER | {"disabled": True}]}),
+    ("as many as there may be", True, {"earlierRules": [EARLIER] * MAX_EARLIER_RULES}),
+    ("too many earlier rules", False, {"earlierRules": [EARLIER] * (MAX_EARLIER_RULES + 1)}),
+    ("an earlier rule without its end", False, {"earlierRules": [EARLIER | {"activeUntil": None}]}),
+    (
+        "an earlier rule with a time that is none",
+        False,
+        {"earlierRules": [EARLIER | {"activeSince": "noon"}]},
+    ),
+    ("an earlier rule that is long", False, {"earlierRules": [EARLIER | {"cron": "*" * 257}]}),
     ("no cron", False, {"cron": None}),
     ("no zone", False, {"timeZone": None}),
     ("long cron", False, {"cron": "*" * 257}),

@@ -12,7 +12,7 @@ from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS
 from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec
-from astrabox_scheduler_crds.transitions import status_patch, with_cancellation
+from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from tests.apiserver.operator.scenery import (
     MARKER,
     bind_role,
@@ -221,7 +221,7 @@ async def test_history_is_pruned_with_preconditions_and_outlives_its_schedule(
         assert (await operator.firing.drain(now + timedelta(seconds=1))).fired == 10
         await api.schedules.delete("a")
         for run in await api.runs.list_for_deployment("a"):
-            patch = status_patch(run.status, with_cancellation(run.status, "Test", "", now))
+            patch = status_patch(run.status, with_cancellation(run.status, Cancellation.DISABLED, now))
             await api.runs.patch_status(run.metadata.name, patch, run.metadata.resource_version)
         prune = operator._retention.prune
         assert await prune(now + timedelta(minutes=5)) == 0, "younger than twice the window"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from astrabox_scheduler_crds.deletion import is_deleted
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import deployment_key
@@ -14,7 +15,10 @@ async def stored(place: Place, name: str = "d") -> DeploymentSchedule:
 
 
 async def names(place: Place) -> list[str]:
-    return sorted(each.metadata.name for each in (await place.api.schedules.list()).items)
+    """Those that are schedules still."""
+    return sorted(
+        each.metadata.name for each in (await place.api.schedules.list()).items if not is_deleted(each)
+    )
 
 
 async def by_hand(place: Place, deployment_id: str = "d", **fields: Any) -> None:

@@ -7,9 +7,11 @@ import pytest
 from astrabox.seams.scheduler import AdmittedTurn, RunInvocation, RunPermanentError
 from astrabox_scheduler_client.errors import Conflict
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
+from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_crds.transitions import status_patch, with_attempt
+from astrabox_scheduler_kubernetes.intake import Term
 from tests.apiserver.provider.handlers import Held, Instant, rule
-from tests.apiserver.provider.scenery import Place, descriptors, true, until
+from tests.apiserver.provider.scenery import Place, descriptors, lease_of, true, until
 
 
 async def test_a_run_costs_three_status_writes(place: Place) -> None:
@@ -101,14 +103,14 @@ async def test_permanent_error_of_a_disabled_deployment_ends_the_run(place: Plac
 
 
 async def test_deleted_schedule_goes_at_once_and_its_history_stays(place: Place) -> None:
-    """RT-06, AL-11: runs have no owner; a deleted schedule goes at once and its history stays."""
+    """RT-06, AL-11: runs have no owner; a deleted schedule fires no more at once and its history stays."""
     async with place.running(Instant()) as provider:
         await provider.apply(rule())
         run = await provider.enqueue("d", {}, trigger="manual")
         await place.until_phase(run.run_id, "Succeeded")
         schedule = await place.api.schedules.get("d")
         await provider.delete("d")
-        assert [each.metadata.name for each in (await place.api.schedules.list()).items] == []
+        assert await place.api.schedules.version("d") is None
         assert [each.run_id for each in await provider.list_runs("d")] == [run.run_id]
     assert schedule.metadata.uid is not None
 
@@ -209,3 +211,23 @@ async def test_handler_that_takes_too_long_is_cancelled_and_retried(place: Place
         done = await place.until_phase(run.run_id, "Failed")
     assert len(handler.cancelled) == 2
     assert done.status.last_error == "start_session did not answer within 0.1 seconds"
+
+
+async def test_what_a_slow_watch_tells_of_a_run_that_has_ended_costs_nothing(place: Place) -> None:
+    """An event of its past arrives after its end: it is not begun once more, in vain."""
+    handler = Instant()
+    async with place.running(handler) as provider:
+        dispatcher = provider._engine()._life.dispatcher  # type: ignore[union-attr]
+        told: list[tuple[StoredRun, Term]] = []
+        dispatcher._intake._take = lambda run, term: told.append((run, term))
+        name = await place.create_run(assignee=lease_of(provider))
+        await until(lambda: true(told))
+        calls = place.recorded(provider)
+        dispatcher.take(*told[0])
+        await place.until_phase(name, "Succeeded")
+        await until(lambda: true(not dispatcher.holds(name)))
+        seen = len(calls)
+        dispatcher.take(*told[0])
+        assert not dispatcher.holds(name)
+    assert [call for call in calls[seen:] if name in call] == []
+    assert handler.started == [name]

@@ -1,14 +1,16 @@
 """enqueue and list_runs on a real API server."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from astrabox.seams.scheduler import InvalidSchedule
+from astrabox.seams.scheduler import InvalidSchedule, SchedulerUnavailable
 from astrabox_scheduler_client.errors import Unreachable
 from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL
-from tests.apiserver.provider.handlers import Held
-from tests.apiserver.provider.scenery import Place
+from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
+from tests.apiserver.provider.handlers import Held, Instant
+from tests.apiserver.provider.scenery import QUICK, Place, true, until
 
 
 async def test_replay_takes_its_source_from_the_history(place: Place) -> None:
@@ -57,6 +59,43 @@ async def test_enqueue_without_an_answer_saves_one_run(place: Place, carried_out
     store.acquire = acquire_lossy  # type: ignore[method-assign]
     run = await provider.enqueue("d", {}, trigger="manual")
     assert [each.run_id for each in await provider.list_runs("d")] == [run.run_id]
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_run_whose_enqueue_has_failed_is_not_started(place: Place, carried_out: bool) -> None:
+    """G6, G9: its user is told that it was not saved and asks again: it must not run as well."""
+    handler = Instant()
+    async with place.running(handler, replace(QUICK, settle=0.3, straggle=3.0)) as provider:
+        warm = await provider.enqueue("d", {}, trigger="manual")
+        await place.until_phase(warm.run_id, "Succeeded")
+        _lose_the_answer(provider, place, carried_out)
+        with pytest.raises(SchedulerUnavailable):
+            await provider.enqueue("d", {"n": 1}, trigger="manual")
+        place.door.open()
+        await until(lambda: true(not provider._engine()._requests.unsaved._tasks))
+        again = await provider.enqueue("d", {"n": 1}, trigger="manual")
+        await place.until_phase(again.run_id, "Succeeded")
+        rows = {row.run_id: row for row in await provider.list_runs("d")}
+    assert handler.started == [warm.run_id, again.run_id]
+    lost = rows.keys() - {warm.run_id, again.run_id}
+    assert len(lost) == carried_out
+    assert all(rows[name].status == "cancelled" for name in lost)
+
+
+def _lose_the_answer(provider: KubernetesSchedulerProvider, place: Place, carried_out: bool) -> None:
+    """Once, and from then on the store is away."""
+    (shared,) = provider._engine()._store._by_loop.values()
+    assert shared.api is not None
+    runs, real = shared.api.runs, shared.api.runs.create
+
+    async def create(run: Any) -> Any:
+        runs.create = real  # type: ignore[method-assign]
+        if carried_out:
+            await real(run)
+        place.door.shut()
+        raise Unreachable("lost", ambiguous=True)
+
+    runs.create = create  # type: ignore[method-assign]
 
 
 async def test_history_reads_no_more_payloads_than_it_shows(place: Place) -> None:

@@ -85,6 +85,27 @@ async def test_a_rolling_update_holds_up_no_run(place: Place) -> None:
     assert heir.started.count(first.run_id) == 0
 
 
+async def test_what_waits_is_handed_over_once_the_store_is_back(place: Place) -> None:
+    """Not only when the process ends: the stop of others' pods may take minutes."""
+    handler = Held("start_session")
+    provider = place.provider(CONCURRENCY="1", STOP_TIMEOUT_SECONDS="20")
+    await provider.start(handler)
+    await provider.enqueue("d", {}, trigger="manual")
+    await until(lambda: true(handler.started))
+    waits = await provider.enqueue("d", {}, trigger="manual")
+    async with place.door.closed():
+        stopping = asyncio.create_task(provider.stop())
+        await asyncio.sleep(0.3)
+
+    async def handed_over() -> bool:
+        return ASSIGNEE_LABEL not in (await place.api.runs.get(waits.run_id)).metadata.labels
+
+    await until(handed_over, within=10)
+    assert not stopping.done()
+    handler.go.set()
+    await stopping
+
+
 async def test_run_handed_over_before_its_first_call_is_looked_at_again(place: Place) -> None:
     """G5: claimed in the moment of the stop, never called: a disable before its start still counts."""
     handler, heir = Held("start_session"), Instant()

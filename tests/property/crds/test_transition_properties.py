@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from astrabox_scheduler_crds.run import Phase, RunStatus
 from astrabox_scheduler_crds.transitions import (
+    Cancellation,
     RetryPolicy,
     TransitionError,
     status_patch,
@@ -37,7 +38,7 @@ STEPS: dict[str, Step] = {
     "permanent": lambda status, now: with_failure(status, "e", permanent=True, policy=POLICY, now=now),
     "exhaustion": with_exhaustion,
     "release": lambda status, _: with_release(status),
-    "cancel": lambda status, now: with_cancellation(status, "R", "m", now),
+    "cancel": lambda status, now: with_cancellation(status, Cancellation.DISABLED, now),
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
 
@@ -13,6 +14,7 @@ from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.recovery import Orphan, lease_is_needed, settle_orphan
 from astrabox_scheduler_crds.retention import expired_runs
 from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec, RunStatus, Trigger
+from astrabox_scheduler_crds.transitions import Cancellation, with_cancellation
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -59,6 +61,8 @@ ORPHANS = [
     ("has a Session", run(status=RunStatus(phase=Phase.RUNNING, session_id="s")), GONE_BEFORE, Orphan.ADOPT),
     ("run now", run("manual"), GONE_BEFORE, Orphan.ADOPT),
     ("replay", run("replay"), GONE_BEFORE, Orphan.ADOPT),
+    ("ended", run(status=RunStatus(phase=Phase.CANCELLED)), GONE_BEFORE, Orphan.ADOPT),
+    ("of a later version", run(status=RunStatus(phase="Paused")), GONE_BEFORE, Orphan.ADOPT),
 ]
 
 
@@ -67,6 +71,20 @@ ORPHANS = [
 )
 def test_settle_orphan(each: RunInvocation, providers: Presence, expected: Orphan) -> None:
     assert settle_orphan(each, providers, NOW) is expected
+
+
+def test_what_is_to_be_cancelled_can_be() -> None:
+    """Whatever the state: whoever decides so need not be ready for a refusal."""
+    cancelled = 0
+    for phase, attempts, releases, session in product([*Phase, "Paused"], range(3), range(3), (None, "s")):
+        status = RunStatus(phase=phase, attempts=attempts, releases=releases, session_id=session)
+        if settle_orphan(run(status=status), GONE_BEFORE, NOW) is Orphan.CANCEL:
+            done = with_cancellation(status, Cancellation.NOBODY_THERE, NOW)
+            assert done.phase == Phase.CANCELLED
+            assert done.last_error == Cancellation.NOBODY_THERE.message
+            assert {each.reason for each in done.conditions} == {Cancellation.NOBODY_THERE.reason}
+            cancelled += 1
+    assert cancelled > 5
 
 
 def test_a_run_created_by_hand_before_its_due_time_is_not_called_missed() -> None:

@@ -4,10 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from astrabox_scheduler_client.transport import DEFAULT_TIMEOUT
 from astrabox_scheduler_crds.cron import CronSchedule
 from astrabox_scheduler_crds.firing import (
     CATCH_UP_WINDOW,
     CONFIRM_MAX_AGE_SECONDS,
+    DISABLE_SETTLE,
+    MAX_CATCH_UP_WINDOW,
     PRESENCE_SETTLE,
     START_MAX_AGE_SECONDS,
     Decision,
@@ -66,6 +69,19 @@ def test_decide(providers: Presence, age: float, expected: Decision) -> None:
     assert decide(DUE, DUE + timedelta(seconds=age), providers) is expected
 
 
+def test_a_due_time_that_a_disable_overtook_never_fires() -> None:
+    """G5; and it is settled only when no create of another operator can be under way."""
+    disabled = DUE + timedelta(seconds=60)
+
+    def decided(seconds: float, providers: Presence = SHOWN) -> Decision:
+        return decide(DUE, DUE + timedelta(seconds=seconds), providers, disabled_by=disabled)
+
+    assert decided(60) is decided(75) is Decision.WAIT
+    assert decided(75.1) is decided(599) is decided(599, NOBODY) is Decision.SKIP_DISABLED
+    assert decided(601) is Decision.SKIP_MISSED
+    assert DISABLE_SETTLE.total_seconds() > CONFIRM_MAX_AGE_SECONDS + DEFAULT_TIMEOUT
+
+
 def test_nobody_is_only_believed_once_the_leases_were_seen_for_a_while() -> None:
     """FI-14: an API server that was away over the due time: providers renew when it is back, not before."""
     late = DUE + timedelta(seconds=60)
@@ -79,6 +95,7 @@ def test_the_limits_fit_together() -> None:
     assert CONFIRM_MAX_AGE_SECONDS < START_MAX_AGE_SECONDS
     assert START_MAX_AGE_SECONDS + 1 < 5
     assert timedelta(seconds=LEASE_DURATION_SECONDS) < PRESENCE_SETTLE < CATCH_UP_WINDOW
+    assert CATCH_UP_WINDOW <= MAX_CATCH_UP_WINDOW
 
 
 def schedule(
@@ -153,7 +170,7 @@ def test_counting_what_was_missed_is_bounded() -> None:
     assert missed_before(minutely, DUE - timedelta(hours=3), DUE) is not None
     hours = missed_before(minutely, DUE - timedelta(hours=3), DUE)
     assert hours is not None
-    assert (hours.count, hours.last) == (180, DUE)
+    assert (hours.count, hours.first, hours.last) == (180, DUE - timedelta(minutes=179), DUE)
     years = missed_before(minutely, DUE - timedelta(days=3000), DUE)
     assert years is not None
     assert years.count == 1000

@@ -44,6 +44,17 @@ def test_a_definition_that_is_older_is_named_with_what_it_lacks() -> None:
     )
 
 
+def test_a_definition_without_earlier_rules_is_older() -> None:
+    """Where the API server would drop them, no schedule is written and nothing is fired."""
+    document = published()
+    spec = document["components"]["schemas"]["DeploymentSchedule"]["properties"]["spec"]["properties"]
+    del spec["earlierRules"]["items"]["properties"]["disabled"]
+    assert lacking_fields(document) == (Lacking(SCHEDULES, ("spec.earlierRules[].disabled",)),)
+    del spec["earlierRules"]
+    (lacking,) = lacking_fields(document)
+    assert "spec.earlierRules" in lacking.fields
+
+
 def test_a_definition_of_a_later_release_lacks_nothing() -> None:
     document = published()
     properties = document["components"]["schemas"]["DeploymentSchedule"]["properties"]["spec"]["properties"]

@@ -59,6 +59,18 @@ def test_answers_at_other_fractions_of_a_second_narrow_the_bounds(error: float) 
     assert abs(clock.timestamp() - (EPOCH + host.elapsed)) < 0.1
 
 
+@pytest.mark.parametrize("error", [1.5, 30.0, -30.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.99])
+def test_a_wrong_clock_is_never_ahead_of_the_server(error: float, fraction: float) -> None:
+    """FI-17: else what is due fires before its due time."""
+    host = Host(error, elapsed=fraction)
+    clock = host.clock()
+    for _ in range(20):
+        host.ask(clock)
+        assert clock.timestamp() <= EPOCH + host.elapsed
+        host.elapsed += 1.37
+
+
 def test_a_step_of_the_local_clock_does_not_move_it() -> None:
     """FI-08: the due times in between neither fire early nor again."""
     host = Host(0.0, elapsed=0.5)
@@ -83,4 +95,4 @@ def test_bounds_widen_with_age_so_that_a_drift_is_never_a_jump() -> None:
     host.ask(clock)
     first = clock.timestamp() - host.elapsed
     host.elapsed += 1000.0
-    assert clock.timestamp() - host.elapsed - first == pytest.approx(1000 * DRIFT, abs=1e-3)
+    assert clock.timestamp() - host.elapsed - first == pytest.approx(-1000 * DRIFT, abs=1e-3)

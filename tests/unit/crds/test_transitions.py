@@ -7,6 +7,7 @@ import pytest
 
 from astrabox_scheduler_crds.run import FINISHED, Phase, RunStatus
 from astrabox_scheduler_crds.transitions import (
+    Cancellation,
     RetryPolicy,
     TransitionError,
     status_patch,
@@ -100,9 +101,9 @@ def test_no_turn_without_a_session() -> None:
 
 def test_only_a_run_without_a_session_is_cancelled() -> None:
     running = with_attempt(RunStatus(), "a", NOW)
-    assert with_cancellation(running, "ScheduleDisabled", "off", NOW).phase == Phase.CANCELLED
+    assert with_cancellation(running, Cancellation.DISABLED, NOW).phase == Phase.CANCELLED
     with pytest.raises(TransitionError):
-        with_cancellation(with_session(running, "s"), "ScheduleDisabled", "off", NOW)
+        with_cancellation(with_session(running, "s"), Cancellation.DISABLED, NOW)
 
 
 STEPS: list[Callable[[RunStatus], RunStatus]] = [
@@ -112,7 +113,7 @@ STEPS: list[Callable[[RunStatus], RunStatus]] = [
     failed,
     lambda status: with_exhaustion(status, NOW),
     with_release,
-    lambda status: with_cancellation(status, "R", "m", NOW),
+    lambda status: with_cancellation(status, Cancellation.DISABLED, NOW),
 ]
 
 

@@ -8,7 +8,13 @@ import pytest
 from astrabox_scheduler_crds.cron import CronSchedule
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import deployment_key
-from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus, Skipped
+from astrabox_scheduler_crds.schedule import (
+    DeploymentSchedule,
+    EarlierRule,
+    ScheduleSpec,
+    ScheduleStatus,
+    Skipped,
+)
 from astrabox_scheduler_operator.entry import Entry
 from tests.unit.operator.world import START, Operator, World, at
 
@@ -175,6 +181,29 @@ async def test_since_when_a_rule_holds_is_one_answer_for_all_replicas(world: Wor
         await writer.write_status()
     other.see()
     assert held(other, "a").observed.active_since == held(writer, "a").observed.active_since
+
+
+@pytest.mark.parametrize(("owing", "before", "after"), [(False, "12:03", "12:04"), (True, "12:01", "12:01")])
+async def test_a_beginning_that_another_replica_wrote_moves_the_present_rule_alone(
+    world: World, owing: bool, before: str, after: str
+) -> None:
+    """It takes back what is not due by the rule, and leaves what the rule before it owes."""
+    operator = world.operator()
+    world.schedules.put("a", cron="5 12 * * *")
+    operator.see()
+    world.now = at("12:02:50")
+    owed = EarlierRule(
+        cron="1 12 * * *", time_zone="UTC", active_since=at("12:00:40"), active_until=at("12:02")
+    )
+    stored = world.schedules.put("a", cron="* * * * *", earlier_rules=(owed,) if owing else None)
+    operator.index.upsert(stored, world.now)
+    assert held(operator, "a").next_due == at(before)
+    status = ScheduleStatus(time_rule=stored.spec.time_rule, active_since=at("12:03:10"))
+    operator.index.upsert(stored.changed(status=status), world.now)
+    entry = held(operator, "a")
+    assert entry.next_due == at(after)
+    entry.settle_fired(at(after), "run")
+    assert entry.next_due == at("12:04" if owing else "12:05")
 
 
 async def _wrote(operator: Operator) -> bool:

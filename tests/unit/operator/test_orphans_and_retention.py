@@ -150,13 +150,14 @@ def lease(name: str, role: str, renewed: datetime) -> Lease:
 def retention_of(operator: Operator, keep: int, *leases: Lease) -> tuple[Retention, Leases]:
     store = Leases(*leases)
     retention = Retention(
-        operator.world.runs,
-        store,
-        operator.attendance,
-        operator.metrics,
-        operator.firing.idle,
-        keep,
-        CATCH_UP_WINDOW,
+        runs=operator.world.runs,
+        leases=store,
+        schedules=operator.world.schedules,
+        attendance=operator.attendance,
+        metrics=operator.metrics,
+        idle=operator.firing.idle,
+        keep=keep,
+        window=CATCH_UP_WINDOW,
     )
     return retention, store
 

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from astrabox_scheduler_client.errors import Forbidden, Unreachable
+from astrabox_scheduler_crds.deletion import deleted
 from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import ScheduleStatus
 from astrabox_scheduler_operator.entry import Gap
 from astrabox_scheduler_operator.reporter import gap_note
-from tests.unit.operator.world import MARKER, World, at
+from astrabox_scheduler_operator.schedule_status import state_of
+from tests.unit.operator.world import MARKER, START, World, at
 
 
 def status(world: World, name: str = "a") -> ScheduleStatus:
@@ -40,6 +42,21 @@ async def test_the_status_is_current_after_an_edit(world: World) -> None:
     suspended = {each.type: (each.status, each.reason) for each in status(world).conditions}
     assert suspended == {"Ready": ("True", "Disabled"), "Suspended": ("True", "Disabled")}
     assert {each.observed_generation for each in status(world).conditions} == {3}
+
+
+async def test_what_is_left_of_a_deleted_schedule_says_so(world: World) -> None:
+    """It is no schedule that waits to be enabled, nor one that somebody should mend."""
+    operator = world.operator()
+    old = world.schedules.put("a", cron="never")
+    operator.see()
+    tombstone = deleted("a", old, START)
+    metadata = tombstone.metadata.changed(generation=2)
+    world.schedules._store(tombstone.changed(metadata=metadata))
+    operator.see()
+    await operator.write_status()
+    conditions = {each.type: (each.status, each.reason) for each in status(world).conditions}
+    assert conditions["Ready"] == ("False", "Deleted")
+    assert [state_of(entry) for entry in operator.index] == ["deleted"]
 
 
 async def test_nothing_is_written_twice(world: World) -> None:

@@ -95,6 +95,21 @@ class Schedules:
             if item.spec.enabled
         }
 
+    async def list_deleted(self) -> list[DeploymentSchedule]:
+        self._raise()
+        return [
+            item
+            for item in self.stored.values()
+            if labels.DELETED_LABEL in item.metadata.labels and not item.spec.enabled
+        ]
+
+    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        self._raise()
+        metadata = self.stored[name].metadata
+        if (uid, resource_version) != (metadata.uid, metadata.resource_version):
+            raise Conflict("changed", status=409, reason="Conflict")
+        del self.stored[name]
+
     async def patch_status(
         self, name: str, status: Mapping[str, Any], resource_version: str | None = None
     ) -> ObjectMeta:

@@ -18,6 +18,7 @@ from astrabox_scheduler_kubernetes.attempt import Attempt, Desk
 from astrabox_scheduler_kubernetes.calls import Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Recorder
+from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.timing import Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
@@ -121,6 +122,7 @@ class World:
             fence=self,
             calls=Calls(self, 5.0),
             policy=RetryPolicy(**policy),
+            suspects=Suspects(RetryPolicy(**policy)),
             clock=self.clock,
             timing=FAST,
             stopping=lambda: self.stopping,

@@ -18,6 +18,7 @@ from astrabox_scheduler_client.errors import (
 )
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.run import Phase, RunStatus
+from astrabox_scheduler_crds.transitions import Cancellation
 from astrabox_scheduler_kubernetes.attempt import Attempt, HandedOver
 from astrabox_scheduler_kubernetes.waiting import Entry
 from tests.unit.provider.memory_runs import CLAIM, NOW, SESSION, TURN, WHOLE, World
@@ -146,6 +147,7 @@ async def test_scheduled_run_of_a_disabled_schedule_is_cancelled() -> None:
     await world.attempt(world.run(scheduled=True, age=4.0)).carry_out()
     assert world.log == ["save conditions,finishedAt,lastError,phase"]
     assert (world.status.phase, world.status.attempts) == (Phase.CANCELLED, 0)
+    assert world.status.last_error == Cancellation.DISABLED.message
 
 
 async def test_age_is_looked_at_again_after_the_claim() -> None:

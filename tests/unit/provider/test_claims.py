@@ -12,9 +12,9 @@ from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, ROLE_LABEL
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import PresenceObserver
-from astrabox_scheduler_crds.recovery import NO_PROVIDER_REASON, Orphan
+from astrabox_scheduler_crds.recovery import Orphan
 from astrabox_scheduler_crds.run import Phase, RunStatus
-from astrabox_scheduler_crds.transitions import with_attempt, with_release
+from astrabox_scheduler_crds.transitions import Cancellation, with_attempt, with_release
 from astrabox_scheduler_kubernetes.takeover import Providers
 from tests.unit.provider.memory_runs import CLAIM, NOW, WHOLE, World
 
@@ -159,7 +159,7 @@ async def test_run_due_before_our_time_that_nobody_was_there_for_is_cancelled() 
     world.settled = [Orphan.CANCEL]
     assert await world.attempt(world.run(scheduled=True)).carry_out() is None
     assert world.log == ["save conditions,finishedAt,lastError,phase"]
-    assert world.status.conditions[0].reason == NO_PROVIDER_REASON
+    assert world.status.conditions[0].reason == Cancellation.NOBODY_THERE.reason
     assert world.status.phase == Phase.CANCELLED
 
 

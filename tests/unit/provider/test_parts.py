@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from annotated_types import Le
 
 from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import Unreachable
+from astrabox_scheduler_crds.deletion import DELETED_KEPT
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import Origin, Phase, RunInvocation, RunSpec, RunStatus
 from astrabox_scheduler_crds.transitions import (
+    Cancellation,
     RetryPolicy,
     TransitionError,
     with_attempt,
@@ -21,6 +24,7 @@ from astrabox_scheduler_crds.transitions import (
 )
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.ledger import newest_first, row
+from astrabox_scheduler_kubernetes.settings import Settings
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.waiting import KEPT_PAYLOAD, KEPT_RUNS, Entry, Waiting, progress_of
 
@@ -163,15 +167,26 @@ def test_pauses_double_and_honour_the_server() -> None:
     assert [pauses.next(3.0), pauses.next(60.0)] == [3.0, 5.0]
 
 
+def test_what_is_left_of_a_deleted_schedule_outlives_every_older_list() -> None:
+    """A list read a minute before the call, written from as late as is allowed, as slowly as can be set."""
+    timing = Timing()
+    bounds = Settings.model_fields["request_timeout_seconds"].metadata
+    (request,) = (bound.le for bound in bounds if isinstance(bound, Le))
+    assert isinstance(request, int)
+    last_write = 2 * request + timing.settle + 2 * request
+    oldest = timing.recently + timing.reconcile + last_write + timing.straggle + timing.clocks
+    assert oldest < DELETED_KEPT.total_seconds()
+
+
 def test_release_before_the_first_call_leaves_a_run_not_started() -> None:
     """G5: the next process asks again whether its schedule is enabled."""
     claimed = with_attempt(RunStatus(), "me", NOW)
     assert with_release(claimed).started
     untouched = with_release(claimed, called=False)
     assert (untouched.started, untouched.phase) == (False, Phase.RETRYING)
-    assert with_cancellation(untouched, "ScheduleDisabled", "off", NOW).phase == Phase.CANCELLED
+    assert with_cancellation(untouched, Cancellation.DISABLED, NOW).phase == Phase.CANCELLED
     again = with_attempt(untouched, "you", NOW)
     failed = with_failure(again, "e", permanent=False, policy=RetryPolicy(), now=NOW)
     assert failed.started
     with pytest.raises(TransitionError):
-        with_cancellation(failed, "ScheduleDisabled", "off", NOW)
+        with_cancellation(failed, Cancellation.DISABLED, NOW)

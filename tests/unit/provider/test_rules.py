@@ -4,10 +4,18 @@ from typing import Any
 import pytest
 
 from astrabox.seams.scheduler import InvalidSchedule, Schedule, ScheduleCapacityExceeded
+from astrabox_scheduler_crds.deletion import deleted
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
-from astrabox_scheduler_kubernetes.rules import applied_recently, desired, wanted, written
+from astrabox_scheduler_kubernetes.rules import (
+    applied_recently,
+    desired,
+    differs,
+    put_back,
+    wanted,
+    written,
+)
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -43,7 +51,7 @@ def stored(**fields: Any) -> DeploymentSchedule:
         ({}, {}, OLD),
         ({}, {"payload": {"p": 2}}, OLD),
         ({}, {"cron": "0  8 \t* * * "}, OLD),
-        ({}, {"enabled": False}, OLD),
+        ({}, {"enabled": False}, NOW),
         ({"enabled": False}, {"enabled": False}, OLD),
         ({"enabled": False}, {}, NOW),
         ({}, {"cron": "0 9 * * *"}, NOW),
@@ -105,6 +113,94 @@ def test_recently_applied(mark: str | None, recent: bool) -> None:
     assert applied_recently(schedule, NOW, 60) is recent
 
 
+def earlier(spec: ScheduleSpec) -> list[tuple[str, str, bool]]:
+    return [(each.cron, each.time_zone, each.disabled) for each in spec.earlier]
+
+
+BERLIN = ("* * * * *", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "kept"),
+    [
+        (None, {}, []),
+        ({}, {"cron": "0 9 * * *"}, [(*BERLIN, False)]),
+        ({}, {"timezone": "UTC"}, [(*BERLIN, False)]),
+        ({}, {"enabled": False}, [(*BERLIN, True)]),
+        ({}, {"enabled": False, "cron": "0 9 * * *"}, [(*BERLIN, True)]),
+        ({}, {"payload": {"p": 2}}, []),
+        ({}, {"cron": "*  * \t* * *"}, []),
+        ({"enabled": False}, {}, []),
+        ({"enabled": False}, {"enabled": False, "cron": "0 9 * * *"}, []),
+        ({"cron": "0 0 1 1 *"}, {}, []),
+    ],
+)
+def test_the_rule_that_a_change_ends_is_kept(
+    before: dict[str, Any] | None, change: dict[str, Any], kept: list[tuple[str, str, bool]]
+) -> None:
+    """G1: what was due by it is still owed."""
+    old = None if before is None else stored(**({"cron": BERLIN[0]} | before))
+    spec = desired(wanted(rule(**({"cron": BERLIN[0]} | change))), old, NOW)
+    assert earlier(spec) == kept
+    if kept:
+        assert (spec.earlier[0].active_since, spec.earlier[0].active_until) == (OLD, spec.active_since)
+
+
+def test_what_changes_no_rule_leaves_the_earlier_ones_alone() -> None:
+    """An unchanged reconcile writes nothing, however old they are."""
+    spec = desired(wanted(rule(cron="0 9 * * *")), stored(cron=BERLIN[0]), NOW)
+    old = stored().changed(spec=spec)
+    later = NOW + timedelta(hours=5)
+    same = desired(wanted(rule(cron="0 9 * * *")), old, later)
+    assert not differs(same, old)
+    edited = desired(wanted(rule(cron="0 9 * * *", payload={"p": 2})), old, later)
+    assert (edited.active_since, edited.earlier_rules) == (spec.active_since, spec.earlier_rules)
+    assert desired(wanted(rule()), old, later).earlier_rules is None, "dropped at the next change"
+
+
+def test_a_change_takes_effect_later_than_the_one_before() -> None:
+    """Another replica's clock is a second ahead: operators believe a later time only."""
+    ahead = stored()
+    ahead = ahead.changed(spec=ahead.spec.changed(active_since=NOW + timedelta(seconds=1)))
+    changed = ahead.changed(spec=desired(wanted(rule(cron="0 9 * * *")), ahead, NOW))
+    undone = put_back(ahead, changed, NOW)
+    times = [each and each.active_since for each in (ahead.spec, changed.spec, undone)]
+    assert times == sorted(set(times), key=lambda each: each or NOW)
+    assert len(set(times)) == 3
+
+
+def test_enabling_revives_nothing() -> None:
+    disabled = stored().changed(spec=desired(wanted(rule(enabled=False)), stored(cron=BERLIN[0]), NOW))
+    again = desired(wanted(rule()), disabled, NOW + timedelta(seconds=1))
+    assert earlier(again) == [(*BERLIN, True)]
+
+
+def test_what_was_put_back_held_all_the_time() -> None:
+    """An apply that failed for AstraBox changed no due time, though it was stored for a while."""
+    before = stored(cron=BERLIN[0])
+    for change in ({"cron": "0 9 * * *"}, {"enabled": False, "cron": BERLIN[0]}):
+        found = before.changed(spec=desired(wanted(rule(**change)), before, NOW))
+        later = NOW + timedelta(minutes=3)
+        spec = put_back(before, found, later)
+        assert (spec.cron, spec.enabled, spec.payload) == (BERLIN[0], True, before.spec.payload)
+        assert spec.active_since == later
+        assert earlier(spec) == [(*BERLIN, False)]
+        assert (spec.earlier[0].active_since, spec.earlier[0].active_until) == (OLD, later)
+    same_rule = before.changed(spec=before.spec.changed(payload="{}"))
+    assert put_back(before, same_rule, NOW) == before.spec
+
+
 def test_time_is_passed_in() -> None:
     want = wanted(rule())
     assert desired(want, None, NOW) == desired(want, None, NOW + timedelta()), "the clock was read"
+
+
+def test_a_deleted_schedule_counts_as_none() -> None:
+    """Also when nothing else would differ: it is judged, and counts from now on."""
+    tombstone = deleted("d", stored(payload="{}", enabled=False), OLD)
+    off = desired(wanted(rule(enabled=False, payload={})), tombstone, NOW)
+    assert off.active_since == NOW
+    assert differs(off, tombstone)
+    mars = deleted("d", stored(time_zone="Mars/Olympus"), OLD)
+    with pytest.raises(InvalidSchedule, match="zone"):
+        desired(wanted(rule(timezone="Mars/Olympus", enabled=False)), mars, NOW)

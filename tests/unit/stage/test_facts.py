@@ -1,0 +1,123 @@
+"""How logs that kills have cut become facts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.stage.audit import audit_events, read_writes
+from tests.faults.stage.clock import Clock, ClockError, find_library
+from tests.faults.stage.records import epoch, read_calls
+from tests.faults.stage.revisions import Version
+
+KEY = ("runinvocations", 7)
+
+
+def event(audit_id: str, stage: str, **more: Any) -> dict[str, Any]:
+    reference = {"resource": "runinvocations", "namespace": "n", "name": "r"}
+    fields = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "auditID": audit_id,
+        "stage": stage,
+        "verb": "patch",
+        "requestURI": "/apis/x",
+        "user": {"username": "system:serviceaccount:n:host-1"},
+        "objectRef": reference,
+        "requestReceivedTimestamp": "2026-01-01T00:00:00.250000Z",
+        "stageTimestamp": "2026-01-01T00:00:00.500000Z",
+    }
+    return fields | more
+
+
+def line(item: dict[str, Any]) -> str:
+    return json.dumps(item, separators=(",", ":"))
+
+
+def answered(audit_id: str, code: int = 200, version: str = "7") -> dict[str, Any]:
+    return event(
+        audit_id,
+        "ResponseComplete",
+        responseStatus={"code": code},
+        responseObject={"metadata": {"resourceVersion": version}},
+    )
+
+
+def test_a_line_that_was_cut_takes_no_other_with_it() -> None:
+    first, second = event("1", "RequestReceived"), event("2", "RequestReceived")
+    cut = line(event("3", "RequestReceived"))[:60]
+    assert list(audit_events([line(first), cut + line(second), cut, ""])) == [first, second]
+
+
+def test_stages_are_joined_and_told_with_the_version_they_made(tmp_path: Path) -> None:
+    lines = [
+        event("1", "RequestReceived"),
+        answered("1"),
+        event(
+            "2", "RequestReceived", verb="create", objectRef={"resource": "runinvocations", "namespace": "n"}
+        ),
+        event("3", "ResponseComplete", requestURI="/x?dryRun=All", responseStatus={"code": 201}),
+        event("4", "ResponseComplete", objectRef={"resource": "leases", "namespace": "other", "name": "l"}),
+        answered("5", code=409),
+    ]
+    (tmp_path / "audit.log").write_text("\n".join(map(line, lines)) + "\n")
+    versions = {
+        KEY: Version("runinvocations", "r", 7, {"status": 1}, created=False),
+        ("runinvocations", 8): Version("runinvocations", "new", 8, {"status": 2}, created=True),
+    }
+    one, unheard, refused = read_writes(tmp_path, 0, "n", versions)
+    assert (one.by, one.name, one.code, one.after) == ("host-1", "r", 200, {"status": 1})
+    assert one.completed is not None
+    assert one.completed - one.received == 0.25
+    assert (unheard.completed, unheard.code, unheard.name, unheard.after) == (
+        None,
+        None,
+        "new",
+        {"status": 2},
+    )
+    assert (refused.code, refused.after, refused.succeeded) == (409, None, False)
+
+
+def test_calls_are_told_in_true_time_whatever_the_hosts_clock_says(tmp_path: Path) -> None:
+    entry = {
+        "host": "host-1",
+        "pid": 1,
+        "call": "start_session",
+        "run_id": "r",
+        "deployment_id": "d",
+        "trigger": "manual",
+        "scheduled_for": None,
+        "replayed_from_run_id": None,
+        "session_id": None,
+        "t": 5,
+    }
+    lines = [
+        entry | {"phase": "begin", "monotonic": 1.0, "payload": {"a": 1}},
+        entry | {"phase": "end", "monotonic": 2.0, "session_id": "s"},
+        entry | {"phase": "begin", "monotonic": 3.0, "payload": {"a": 1}},
+    ]
+    path = tmp_path / "calls"
+    path.write_text("\n".join(map(json.dumps, lines)) + '\n{"cut')
+    done, lost = read_calls(path)
+    assert (done.result, done.payload, lost.ended) == ("s", {"a": 1}, None)
+    assert done.begun == pytest.approx(epoch(1.0), abs=0.01)
+    assert done.ended == pytest.approx(epoch(2.0), abs=0.01)
+
+
+def test_a_missing_libfaketime_is_told_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.faults.stage.clock._LIBRARY", "none.so")
+    with pytest.raises(ClockError, match="apt-get install libfaketime"):
+        find_library()
+
+
+def test_a_clock_is_moved_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.faults.stage.clock.find_library", lambda: Path("/lib.so"))
+    clock, file = Clock.offset(-30), tmp_path / "clock"
+    environment = clock.environment(file)
+    assert environment["FAKETIME_TIMESTAMP_FILE"] == str(file)
+    assert file.read_text() == "-30.000\n"
+    clock.jump(86_400)
+    assert file.read_text() == "+86400.000\n"
