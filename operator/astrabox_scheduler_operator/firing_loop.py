@@ -26,6 +26,13 @@ CHUNK: Final = 2000
 SWEEP_EVERY: Final = timedelta(seconds=5)
 RECHECK_PRESENCE: Final = timedelta(seconds=1)
 RECHECK_OTHERS: Final = timedelta(seconds=LEASE_DURATION_SECONDS / 3)
+OVERDUE: Final = timedelta(minutes=2)
+"""A due time that its owner has not settled for so long is anybody's.
+
+An operator whose calls are slow keeps its Lease and never holds a read that is fresh enough to fire.
+The name keeps once-only, so that stepping in costs a refused create at most. Longer than the statuses
+of ten thousand schedules take, which is how the others learn that there is nothing to do.
+"""
 MAX_WAIT_SECONDS: Final = 5.0
 COUNTING_SECONDS: Final = 0.1
 _TICK = timedelta(microseconds=1)
@@ -178,7 +185,7 @@ class FiringLoop:
     def _judge(self, entry: Entry, now: datetime, plan: _Plan, *, final: bool) -> None:
         """Settle what needs no IO, and queue the entry or put it into the plan."""
         while (due := entry.next_due) is not None and due <= now:
-            if owner(entry.name, plan.operators) != self._attendance.identity:
+            if not self._is_mine(entry, due, now, plan):
                 # Its owner reports through the status; when the owner goes, it becomes ours.
                 self._index.postpone(entry, now + RECHECK_OTHERS)
                 return
@@ -208,6 +215,12 @@ class FiringLoop:
                 plan.unattended.append(entry)
                 return
         self._index.requeue(entry)
+
+    def _is_mine(self, entry: Entry, due: datetime, now: datetime, plan: _Plan) -> bool:
+        """Whether it is this operator's share, or has been left lying for too long."""
+        if owner(entry.name, plan.operators) == self._attendance.identity:
+            return True
+        return now - due >= min(OVERDUE, self._window / 2)
 
     async def _judge_unattended(self, now: datetime, plan: _Plan) -> None:
         """That nobody was there is only believed after a Lease list begun in this step."""

@@ -65,6 +65,26 @@ async def test_the_share_of_an_operator_that_goes_is_caught_up(world: World) -> 
     assert len(world.runs.stored) == 60
 
 
+async def test_what_a_live_owner_leaves_lying_is_fired_by_another(world: World) -> None:
+    """An owner whose every call is too slow keeps its Lease and fires nothing: its share must not be lost."""
+    for number in range(60):
+        world.schedules.put(f"s{number}")
+    first, second = world.operator("op-1"), world.operator("op-2")
+    for each in (first, second):
+        each.see()
+    await first.at(at("12:01"))
+    await first.at(at("12:02:59"))
+    mine = len(world.runs.creates)
+    assert mine < 120, "all of it belongs to one operator: the test shows nothing"
+    for moment in ("12:03:04", "12:03:05", "12:03:10"):
+        await first.at(at(moment))
+    assert sum(name.endswith("1201z") for name in world.runs.stored) == 60
+    assert sum(name.endswith("1202z") for name in world.runs.stored) < 60, "the younger ones are not overdue"
+    await second.at(at("12:03:20"))
+    assert len(world.runs.stored) == 180
+    assert first.sample("fired_total") + second.sample("fired_total") == 180
+
+
 async def test_the_others_follow_the_status_of_the_owner(world: World) -> None:
     """What the owner settled is settled for everybody who sees its status."""
     world.schedules.put("a")
