@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -35,16 +35,16 @@ class Dispatcher:
         desk: Desk,
         *,
         concurrency: int,
-        unsaved: Container[str] = frozenset(),
+        decided: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`unsaved`: names of runs that are not to be begun while they are in it."""
+        """`decided` returns once a run may be begun: its own create may not be answered yet."""
         self._keeper = keeper
         self._providers = providers
         self._desk = desk
         self._timing = desk.timing
         self._clock = desk.clock
         self._concurrency = concurrency
-        self._unsaved = unsaved
+        self._decided = decided
         self._intake = Intake(runs, desk.timing, self.take, self._gone, desk.told)
         self._takeover = Takeover(runs, providers, desk.clock, self, current=self._term, told=desk.told)
         self._waiting = Waiting()
@@ -193,9 +193,6 @@ class Dispatcher:
     def _begin(self, entry: Entry) -> None:
         if entry.lapses != self._keeper.lapses:
             return  # its label is that of a Lease we have lost; the sweep settles it
-        if entry.name in self._unsaved:
-            self._add(replace(entry, ready=self._clock.monotonic() + self._timing.recheck))
-            return
         attempt = Attempt(entry, self._desk)
         task = asyncio.create_task(self._carry_out(attempt), name=f"astrabox run {entry.name}")
         self._in_progress[entry.name] = attempt, task
@@ -204,6 +201,8 @@ class Dispatcher:
         entry = attempt.entry
         again: datetime | None = None
         try:
+            if self._decided is not None:
+                await self._decided(entry.name)
             again = await attempt.carry_out()
         except HandedOver:
             return  # stays in hand until the drain has written it

@@ -167,7 +167,7 @@ class Engine:
             providers,
             desk,
             concurrency=settings.concurrency,
-            unsaved=self._requests.unsaved,
+            decided=self._requests.unsaved.decided,
         )
         life = _Life(keeper, dispatcher)
         life.dispatcher.start()

@@ -135,37 +135,26 @@ class Requests:
         return run.spec.payload
 
     async def _create(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
-        """Create it once, or leave nothing behind that starts. Raises ApiError."""
-        name = run.metadata.name
-        try:
-            metadata = await self._until_answered(api, run)
-        except ApiError:
-            if name in self.unsaved:
-                self.unsaved.withdraw(run)
-            raise
-        except asyncio.CancelledError:
-            self.unsaved.settle(name)  # nobody was told that it failed
-            raise
-        self.unsaved.settle(name)
-        return metadata
+        """Create it once, or leave nothing behind that starts. Raises ApiError.
 
-    async def _until_answered(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
-        """Without an answer the same name is tried again, and found if it was saved."""
+        Without an answer the same name is tried again, and found if it was saved.
+        """
         loop = asyncio.get_running_loop()
         pauses = Pauses(self._timing)
         deadline: float | None = None
-        while True:
-            try:
-                return await self._created_or_found(api, run)
-            except ApiError as error:
-                if not error.ambiguous and deadline is None:
-                    raise
-                self.unsaved.doubt(run.metadata.name)
-                deadline = deadline or loop.time() + self._timing.settle
-                pause = pauses.next(error.retry_after)
-                if error.permanent or loop.time() + pause > deadline:
-                    raise
-                await asyncio.sleep(pause)
+        with self.unsaved.undecided(run.metadata.name):
+            while True:
+                try:
+                    return await self._created_or_found(api, run)
+                except ApiError as error:
+                    if not error.ambiguous and deadline is None:
+                        raise
+                    deadline = deadline or loop.time() + self._timing.settle
+                    pause = pauses.next(error.retry_after)
+                    if error.permanent or loop.time() + pause > deadline:
+                        self.unsaved.withdraw(run)
+                        raise
+                    await asyncio.sleep(pause)
 
     async def _created_or_found(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
         """Metadata of the run of this name, if it is the one that we create."""

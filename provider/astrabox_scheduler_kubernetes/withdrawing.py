@@ -6,7 +6,8 @@ would be one too many. So it is cancelled as soon as the store answers.
 
 import asyncio
 import logging
-from collections.abc import Container
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError, NotFound
@@ -23,29 +24,35 @@ from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 
 
-class Unsaved(Container[str]):
-    """Names of runs of which nobody knows whether they were saved; this process begins none of them."""
+class Unsaved:
+    """Runs of which it is not known whether they were saved; this process begins none of them."""
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self._store = store
         self._timing = timing
-        self._names: set[str] = set()
+        self._undecided: dict[str, asyncio.Event] = {}
+        self._withdrawn: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
+    @contextmanager
+    def undecided(self, name: str) -> Iterator[None]:
+        """It is being created; if `withdraw` is called meanwhile, its fate stays open until that is done."""
+        self._undecided[name] = asyncio.Event()
+        try:
+            yield
+        finally:
+            if name not in self._withdrawn:
+                self._decide(name)
 
-    def doubt(self, name: str) -> None:
-        """A create has got no answer."""
-        self._names.add(name)
-
-    def settle(self, name: str) -> None:
-        """Its fate is known, or nobody waits for it."""
-        self._names.discard(name)
+    async def decided(self, name: str) -> None:
+        """Wait until it is known whether the run is saved or withdrawn; at once for any other run."""
+        if event := self._undecided.get(name):
+            await event.wait()
 
     def withdraw(self, run: RunInvocation) -> None:
         """The caller has been told that it was not saved: cancel it if it was, or comes to be."""
         _LOG.warning("run %s may have been saved all the same: it will be cancelled", run.metadata.name)
+        self._withdrawn.add(run.metadata.name)
         task = asyncio.create_task(self._withdraw(run), name=f"astrabox withdraw {run.metadata.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -73,7 +80,12 @@ class Unsaved(Container[str]):
                 else:
                     await asyncio.sleep(pauses.next())
         finally:
-            self.settle(run.metadata.name)
+            self._withdrawn.discard(run.metadata.name)
+            self._decide(run.metadata.name)
+
+    def _decide(self, name: str) -> None:
+        if event := self._undecided.pop(name, None):
+            event.set()
 
     async def _step(self, api: SchedulerApi, run: RunInvocation) -> bool:
         """Look once, and cancel what is there; True once its fate is known. Raises ApiError."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.names import deployment_key, scheduled_run_name
+from astrabox_scheduler_crds.run import FINISHED
 from tests.faults.history.facts import Call, History, Object, Write
 from tests.faults.stage.rig import Rig
 
@@ -119,6 +120,9 @@ async def until_phase(
         nonlocal seen
         found = await runs(rig)
         seen = {name: found[name] for name in names if name in found}
+        for name, each in seen.items():
+            if phase(each) in FINISHED and phase(each) not in wanted:
+                raise AssertionError(f"{name} has ended otherwise: {status(each)}\n{rig.timeline()}")
         return len(seen) == len(set(names)) and all(phase(each) in wanted for each in seen.values())
 
     await rig.until(there, within, what or f"{len(names)} runs are {' or '.join(wanted)}")

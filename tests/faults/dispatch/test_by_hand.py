@@ -1,12 +1,12 @@
 """What a hand does to a run while its handler call is in progress, on real processes."""
 
 import pytest
-from tests.faults.history.check import assert_holds
 
 from astrabox_scheduler_crds import labels
 from tests.faults.dispatch.scenes import (
     behaving,
     calls_of,
+    create_run,
     enqueue,
     lease_of,
     phase,
@@ -17,6 +17,8 @@ from tests.faults.dispatch.scenes import (
     until_phase,
     writes_to_runs,
 )
+from tests.faults.history.check import assert_holds
+from tests.faults.history.facts import Object
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(200)]
@@ -55,4 +57,33 @@ async def test_deleted_or_given_away_its_call_is_cancelled_and_its_place_is_free
     for name in queued:
         assert {host for host, _ in steps(history, name)} == {"host-1"}, "its place was not free"
         assert phase(history.runs[name]) == "Succeeded"
+    assert_holds(history)
+
+
+async def test_given_away_while_its_host_stands_still_it_is_not_written_over(rig: Rig) -> None:
+    """RE-03: its Lease holds, so that it writes what it had in mind: that is refused by the version alone."""
+    await rig.start_hosts(2)
+    mine, other = await lease_of(rig, "host-1"), await lease_of(rig, "host-2")
+    thawed: dict[str, float] = {}
+    ended: dict[str, Object] = {}
+    for number, point in enumerate(("before:attempt-begun", "after:start_session", "after:admit_turn")):
+        name = f"by-hand-{number}"
+        rig.arm("host-1", point, "stop")
+        await create_run(rig, name, {}, assignee=mine)
+        await rig.reached("host-1", point, within=30)
+        await rig.proxy("host-1").slow(6)  # its watch tells it too late; what it sends arrives at once
+        await rig.kubectl("label", labels.RUN_PLURAL, name, f"{labels.ASSIGNEE_LABEL}={other}", "--overwrite")
+        ended |= await until_phase(rig, [name], "Succeeded", within=60)
+        thawed[name] = rig.now()
+        rig.thaw("host-1")
+        await rig.until(lambda: rig.now() > thawed[name] + 2, 3)  # noqa: B023 - so long it may write
+        await rig.proxy("host-1").mend()
+        await until_phase(rig, await enqueue(rig, "host-1", {}), "Succeeded", within=60)  # it is back
+    history = await rig.collect()
+    for name, at in thawed.items():
+        late = writes_to_runs(history, lambda by: by == "host-1", at, name)
+        codes = {write.code for write in late}
+        assert codes <= {409, 504}, f"{codes}: not refused by its version, nor given up while it was sent"
+        assert history.runs[name]["status"] == ended[name]["status"]
+        assert steps(history, name)[-1] == ("host-2", "admit_turn")
     assert_holds(history)

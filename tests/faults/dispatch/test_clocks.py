@@ -1,5 +1,7 @@
 """Clocks that are wrong, each in its own way: no run is lost or taken by them, one order for all."""
 
+from datetime import datetime
+
 import pytest
 
 from tests.faults.dispatch.scenes import (
@@ -8,6 +10,7 @@ from tests.faults.dispatch.scenes import (
     behaving,
     calls_of,
     enqueue,
+    status,
     steps,
     until_begun,
     until_phase,
@@ -48,6 +51,11 @@ async def test_wrong_clocks_take_nothing_from_the_living(rig: Rig) -> None:
         assert steps(history, name) == [(host, "start_session"), (host, "admit_turn")], (
             "taken from the living"
         )
+    for name in order:
+        (turn,) = calls_of(history, name, "admit_turn")
+        written = datetime.fromisoformat(status(history.runs[name])["finishedAt"]).timestamp()
+        assert turn.ended is not None
+        assert abs(written - turn.ended) < 5, f"{turn.host} has written the time of its own clock"
     heir = calls_of(history, orphan)[1]
     assert heir.begun - killed <= TAKEN_OVER_WITHIN
     assert history.ledgers is not None

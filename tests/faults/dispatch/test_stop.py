@@ -62,8 +62,8 @@ async def test_ten_rolling_restarts_lose_nothing_and_use_up_no_attempt(open_rig:
     rig = await open_rig(settings(STOP_TIMEOUT_SECONDS="1", MAX_ATTEMPTS="2"))
     old, new = ("host-1", "host-2"), ("host-3", "host-4")
     await _start(rig, old)
-    long = await enqueue(rig, "host-1", behaving(start_session="hang:15"), 10)
-    long += await enqueue(rig, "host-2", behaving(admit_turn="hang:15"), 10)
+    long = await enqueue(rig, "host-1", behaving(start_session="hang:30"), 10)
+    long += await enqueue(rig, "host-2", behaving(admit_turn="hang:30"), 10)
     short: list[str] = []
     for _ in range(10):
         async with _stream(rig, old[0], short):
@@ -77,7 +77,7 @@ async def test_ten_rolling_restarts_lose_nothing_and_use_up_no_attempt(open_rig:
     assert ended_as(history, long + short) == {"Succeeded": len(long) + len(short)}
     assert len(short) >= 20
     assert {used_up(history.runs[name]) for name in long + short} == {1}
-    assert max(status(history.runs[name])["attempts"] for name in long) > 2, "the restarts cut no call off"
+    assert min(status(history.runs[name])["attempts"] for name in long) > 1, "not every call was cut off"
     assert_holds(history)
 
 

@@ -17,7 +17,7 @@ WRITES: Final = {
     "run-cancelled": ("patch", "runinvocations/status"),
     "run-deleted": ("delete", "runinvocations"),
     "schedule-status": ("patch", "deploymentschedules/status"),
-    "schedule-deleted": ("delete", "deploymentschedules"),
+    "schedule-removed": ("delete", "deploymentschedules"),
     "event": ("create", "events"),
     "lease-created": ("create", "leases"),
     "lease-renewed": ("update", "leases"),
@@ -96,7 +96,7 @@ async def leave_tombstone(rig: Rig, name: str) -> None:
     }
     metadata = {
         "name": name,
-        "labels": {labels.DEPLOYMENT_LABEL: name, f"{labels.GROUP}/deleted": "true"},
+        "labels": {labels.DEPLOYMENT_LABEL: name, labels.DELETED_LABEL: "true"},
         "annotations": {labels.APPLIED_AT_ANNOTATION: "2026-01-01T00:00:00Z"},
     }
     await rig.kubectl("create", "-f", "-", input=json.dumps(_schedule(metadata, spec)))

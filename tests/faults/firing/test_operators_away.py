@@ -3,6 +3,7 @@
 import pytest
 
 from tests.faults.firing.minutes import (
+    LOADED,
     MINUTE,
     OpenRig,
     assert_fired,
@@ -19,6 +20,7 @@ from tests.faults.firing.minutes import (
     settings,
     skipped,
     until_settled_to,
+    until_shared,
 )
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
@@ -42,16 +44,19 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
     await rig.start_operators(2)
     await rig.start_hosts(2)
     others = ["recron", "disabled", "deleted", "edited"]
-    await install(rig, [schedule(each, version=1) for each in (*PLAIN, *others)])
-    first = minute_after(rig, 8)
+    records = [schedule(each, version=1) for each in (*PLAIN, *others)]
+    first = minute_after(rig, 20)
     dues = [first, first + MINUTE, first + 2 * MINUTE]
     back = first + 3 * MINUTE
-    await reach(rig, first - 3)
+    await install(rig, [*records, schedule("moved", cron_at(back + 20 * MINUTE))])
+    await until_shared(rig, [*PLAIN, *others, "moved"])
+    await reach(rig, first - 6)
     await rig.kill("operator-1")
     await rig.terminate("operator-2", within=32)
     await reach(rig, first + 20)
     assert rig.now() < first + 40, "the machine is too slow for this scenario"
     await rig.host("host-1").apply(schedule("recron", cron_at(back), version=1))
+    await rig.host("host-2").apply(schedule("moved", cron_at(first, back)))
     await rig.host("host-2").apply(schedule("disabled", enabled=False, version=1))
     await rig.host("host-1").delete("deleted")
     await rig.host("host-2").apply(schedule("edited", version=2))
@@ -59,7 +64,7 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
     started = rig.now()
     await rig.start_operator("operator-3")
     await until_settled_to(rig, [*PLAIN, "edited"], dues[-1], within=60)
-    await until_settled_to(rig, [*PLAIN, "edited", "recron"], back, within=back + 45 - rig.now())
+    await until_settled_to(rig, [*PLAIN, "edited", "recron", "moved"], back, within=back + 45 - rig.now())
     history = await rig.collect()
     for due in dues:
         assert_fired(history, [*PLAIN, "edited"], due, within=started + BACK - due)
@@ -68,8 +73,9 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
         assert skipped(history.schedules[each]) == (0, "")
     assert_fired(history, ["recron"], first, within=started + BACK - first)
     assert_not_fired(history, ["recron"], dues[1:])
+    assert_not_fired(history, ["moved"], [first])
     assert_not_fired(history, ["disabled", "deleted"], [*dues, back])
-    assert_fired(history, [*PLAIN, "edited", "recron"], back, within=15)
+    assert_fired(history, [*PLAIN, "edited", "recron", "moved"], back, within=LOADED)
     called = first_calls(history)
     assert all(called[run_name(each, due)].ended for each in PLAIN for due in dues)
     assert_holds(history)
@@ -81,6 +87,7 @@ async def test_what_is_older_than_the_window_is_skipped_with_a_trace(open_rig: O
     await rig.start_operators(1)
     await rig.start_hosts(1)
     await install(rig, [schedule(each) for each in PLAIN])
+    await until_shared(rig, PLAIN)
     first = minute_after(rig, 3)
     dues = [first + MINUTE * number for number in range(4)]
     await reach(rig, first - 2)

@@ -76,6 +76,7 @@ async def test_a_run_outlives_the_replica_that_has_its_due_time_in_hand(open_rig
     await reach(rig, due - 2)
     rig.arm("operator-1", "before:schedule-status", "wait")
     await rig.reached("operator-1", "before:schedule-status", within=30)
+    await reach(rig, due + 2)  # another second, so that it is surely the newer one
     await rig.host("host-1").enqueue(name, {"newer": True})
     await reach(rig, rig.now() + MINUTE + 5)  # retention looks once a minute
     await rig.kill("operator-1")

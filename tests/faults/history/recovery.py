@@ -44,9 +44,9 @@ def _unfinished(view: View, run: Run) -> Iterator[Violation]:
 
 def _standing_still(view: View, run: Run) -> Iterator[Violation]:
     """A stretch in which nothing happened to it though hosts were calm, with no call and no pause."""
-    end = run.finished.write.received if run.finished is not None else view.history.ended
-    if run.finished is None and run.final is None:
-        end = min((write.received for write in run.deletes), default=end)
+    ends = [said.write.received for said in run.said if said.status.get("phase") in FINISHED]
+    ends += [write.received for write in run.deletes] if run.final is None else []
+    end = min(ends, default=view.history.ended)  # by a write of unknown outcome, too: it may have ended then
     moments = [write.received for write in run.writes] + [write.completed or 0.0 for write in run.writes]
     moments += [call.begun for call in run.calls] + [view.there.call_end(call) for call in run.calls]
     known = sorted({moment for moment in moments if 0 < moment < end} | {end})

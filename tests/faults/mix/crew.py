@@ -9,16 +9,22 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Final, Literal
+
+import aiohttp
 
 from tests.faults.history.facts import Role
 from tests.faults.stage.clock import Clock
 from tests.faults.stage.rig import Rig
+from tests.faults.store.health import health
 
 State = Literal["down", "starting", "up", "hit", "ending"]
 _BACKOFF: Final = 1.0
 """Seconds until a process that ended by itself is started again."""
 _LOOK: Final = 0.2
+_PROBE_PERIOD: Final = 10.0
+_PROBE_FAILURES: Final = 3
 _STOP_WITHIN: Final = 120.0
 """Far more than a stop may take: how long it took is the checker's matter, and a payload may block a host."""
 _READY_WITHIN: Final = 400.0
@@ -57,17 +63,25 @@ class Crew:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Start all, wait until they are ready, and start each again that ends, until the body ends."""
+        """Start all, wait until they are ready, and start each again that ends, until the body ends.
+
+        Operators are also probed, and ended politely when they say three times that they should be.
+        """
         keeper = asyncio.create_task(self._keep(), name="crew")
+        probes = [
+            asyncio.create_task(self._probe(each), name=f"probe {each.name}")
+            for each in self.members.values()
+            if each.role == "operator"
+        ]
         self._keeper = keeper
         try:
             await self.all_up()
             yield
         finally:
             starts = [each.starting for each in self.members.values() if each.starting]
-            for task in (keeper, *starts):
+            for task in (keeper, *probes, *starts):
                 task.cancel()
-            await asyncio.gather(keeper, *starts, return_exceptions=True)
+            await asyncio.gather(keeper, *probes, *starts, return_exceptions=True)
 
     def names(self, role: Role) -> list[str]:
         """Every name of a role."""
@@ -157,10 +171,10 @@ class Crew:
 
     async def _end(self, member: Member, how: str, away: float) -> None:
         member.state = "ending"
-        if member.starting is not None:
-            member.starting.cancel()
-            await asyncio.gather(member.starting, return_exceptions=True)
-            member.starting = None
+        starting, member.starting = member.starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
         try:
             if how == "kill":
                 await self.rig.kill(member.name)
@@ -187,6 +201,23 @@ class Crew:
                     each.state, each.back_at = "starting", 0.0
                     each.starting = asyncio.create_task(self._start(each), name=f"start {each.name}")
             await asyncio.sleep(_LOOK)
+
+    async def _probe(self, member: Member) -> None:
+        """The liveness probe of the README. No answer is no failure: this machine is slow."""
+        failures = 0
+        while True:
+            await asyncio.sleep(_PROBE_PERIOD)
+            code, complaint = 0, ""
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, KeyError):
+                async with asyncio.timeout(_PROBE_PERIOD):
+                    code, complaint = await health(self.rig, member.name, "healthz")
+            failing = code == HTTPStatus.SERVICE_UNAVAILABLE and member.state in ("up", "starting")
+            failures = failures + 1 if failing else 0
+            if failures >= _PROBE_FAILURES:
+                self.rig.note(f"{member.name} is not alive by its own word: {complaint.strip()}")
+                self.counts[f"unhealthy {member.role}"] += 1
+                failures = 0
+                await self._end(member, "terminate", 0.0)
 
     async def _start(self, member: Member) -> None:
         """Until it is ready; one that ends before is down again."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -71,7 +72,7 @@ def read_writes(
     for event in audit_events(text.split("\n")):
         if event.get("objectRef", {}).get("namespace") == namespace and not _is_dry_run(event):
             events.setdefault(event["auditID"], []).append(event)
-    found = sorted((_joined(each) for each in events.values()), key=lambda pair: pair[0].received)
+    found = sorted((_joined(each) for each in events.values()), key=lambda request: request.write.received)
     return _with_versions(found, versions)
 
 
@@ -90,8 +91,23 @@ def _is_dry_run(event: Mapping[str, Any]) -> bool:
     return "dryRun" in parse_qs(urlsplit(event.get("requestURI", "")).query)
 
 
-def _joined(stages: Sequence[Mapping[str, Any]]) -> tuple[Write, int | None]:
-    """One request, and the resource version in its answer."""
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A write, the resource version in its answer, and what was sent."""
+
+    write: Write
+    version: int | None
+    sent: Mapping[str, Any]
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it may have been carried out without anybody saying so: no answer, or a server's fault."""
+        code = self.write.code
+        return code is None or code >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _joined(stages: Sequence[Mapping[str, Any]]) -> _Request:
+    """One request from what was noted at its stages."""
     last = next((each for each in stages if each["stage"] in ("ResponseComplete", "Panic")), None)
     told = last or stages[0]
     reference = told["objectRef"]
@@ -108,27 +124,25 @@ def _joined(stages: Sequence[Mapping[str, Any]]) -> tuple[Write, int | None]:
         subresource=reference.get("subresource", ""),
     )
     version = metadata.get("resourceVersion")
-    return write, int(version) if write.succeeded and version else None
+    return _Request(
+        write, int(version) if write.succeeded and version else None, told.get("requestObject") or {}
+    )
 
 
-def _with_versions(
-    found: Sequence[tuple[Write, int | None]], versions: Mapping[tuple[str, int], Version]
-) -> list[Write]:
-    """Give each write the object it made. One that nobody heard the end of gets what nobody else made."""
-    claimed = {(write.resource, number) for write, number in found if number is not None}
+def _with_versions(found: Sequence[_Request], versions: Mapping[tuple[str, int], Version]) -> list[Write]:
+    """Give each write the object it made. One of unknown outcome gets what fits it and nobody else made."""
+    claimed = {(each.write.resource, each.version) for each in found if each.version is not None}
     free = [
         version
         for key, version in sorted(versions.items(), key=lambda pair: pair[0][1])
         if key not in claimed
     ]
     writes = []
-    for write, number in found:
+    for request in found:
+        write, number = request.write, request.version
         if number is not None and (made := versions.get((write.resource, number))) is not None:
             writes.append(replace(write, after=made.object))
-        elif (
-            write.completed is None
-            and (made := next((v for v in free if _may_be(write, v)), None)) is not None
-        ):
+        elif request.unsure and (made := next((v for v in free if _may_be(request, v)), None)) is not None:
             free.remove(made)
             writes.append(replace(write, name=made.name, after=made.object))
         else:
@@ -136,10 +150,29 @@ def _with_versions(
     return writes
 
 
-def _may_be(write: Write, version: Version) -> bool:
+def _may_be(request: _Request, version: Version) -> bool:
+    write = request.write
     if version.resource != write.resource or version.deleted != (write.verb == "delete"):
         return False
-    return version.created == (write.verb == "create") and write.name in ("", version.name)
+    named = version.created == (write.verb == "create") and write.name in ("", version.name)
+    return named and (write.verb == "delete" or _says(version.object, _content(request.sent)))
+
+
+def _content(sent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was sent, without what the store itself decides."""
+    metadata = {key: sent.get("metadata", {})[key] for key in ("labels",) if key in sent.get("metadata", {})}
+    return {key: value for key, value in sent.items() if key in ("spec", "status")} | {"metadata": metadata}
+
+
+def _says(stored: Any, sent: Any) -> bool:
+    """Whether an object has all that was sent; null stands for a field that is not there."""
+    if not isinstance(sent, Mapping):
+        return bool(stored == sent)
+    return all(
+        _says(field, value)
+        for key, value in sent.items()
+        if (field := stored.get(key) if isinstance(stored, Mapping) else None) is not None or value
+    )
 
 
 def _seconds(timestamp: str) -> float:

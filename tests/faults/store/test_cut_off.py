@@ -161,6 +161,26 @@ async def test_host_that_lost_its_lease_calls_nobody(rig: Rig) -> None:
     assert_holds(history)
 
 
+async def test_late_claim_meets_another_version(rig: Rig) -> None:
+    """RE-03: a claim that comes when another one has the run is refused, and changes nothing."""
+    await start(rig, operators=0, hosts=2)
+    rig.arm("host-1", "before:attempt-begun", "wait")
+    payload = behaving(start_session="hang:10")
+    name = (await rig.host("host-1").enqueue("hand", payload, trigger="manual")).run_id
+    await rig.reached("host-1", "before:attempt-begun")
+    await rig.proxy("host-1").cut()
+    await rig.until(lambda: any(call.host == "host-2" for call in rig.calls()), 60, "host-2 has the run")
+    await rig.proxy("host-1").mend()
+    rig.release("host-1", "before:attempt-begun")
+    await until_phase(rig, [name], {"Succeeded"}, within=40)
+    history = await rig.collect()
+    assert calls(history, name) == {"start_session": 1, "admit_turn": 1}
+    assert history.runs[name]["status"]["attempts"] == 1
+    late = [each for each in history.writes if each.by == "host-1" and each.subresource == "status"]
+    assert [each.code for each in late if each.name == name] == [409]
+    assert_holds(history)
+
+
 @asynccontextmanager
 async def token_refused(rig: Rig, name: str) -> AsyncIterator[None]:
     """Every request of this process is answered 401; at the end it finds another token."""

@@ -206,3 +206,10 @@ def test_a_call_that_ran_out_of_time_uses_up_an_attempt() -> None:
     story.fail(RUN, "b", 245.5, 247.5)
     story.dispatch(RUN, B, 247.6)
     permitted(story)
+
+
+def test_an_end_that_was_stored_though_it_was_answered_with_an_error() -> None:
+    """etcd came back a moment too late for the answer: the run has ended, and nobody has to go on with it."""
+    story = a_good_day()
+    story.change("writes", by_name("every-240", phase="Succeeded"), code=504)
+    permitted(story)

@@ -81,6 +81,26 @@ def test_stages_are_joined_and_told_with_the_version_they_made(tmp_path: Path) -
     assert (refused.code, refused.after, refused.succeeded) == (409, None, False)
 
 
+def test_a_write_that_was_answered_with_a_server_error_may_have_been_carried_out(tmp_path: Path) -> None:
+    """etcd came back a moment too late for the answer, and the write was stored."""
+
+    def failed(audit_id: str, **status: Any) -> dict[str, Any]:
+        sent = {"status": status, "metadata": {"resourceVersion": "6"}}
+        return event(audit_id, "ResponseComplete", responseStatus={"code": 504}, requestObject=sent)
+
+    lines = [
+        failed("1", phase="Retrying", attempts=1),
+        failed("2", phase="Running", attempts=1, nextAttemptTime=None),
+        failed("3", phase="Running", attempts=1),
+    ]
+    (tmp_path / "audit.log").write_text("\n".join(map(line, lines)) + "\n")
+    stored = {"status": {"phase": "Running", "attempts": 1, "assignee": "a"}}
+    versions = {KEY: Version("runinvocations", "r", 7, stored, created=False)}
+    other, carried_out, too_late = read_writes(tmp_path, 0, "n", versions)
+    assert (other.after, carried_out.after, too_late.after) == (None, stored, None)
+    assert (carried_out.code, carried_out.succeeded) == (504, False)
+
+
 def test_calls_are_told_in_true_time_whatever_the_hosts_clock_says(tmp_path: Path) -> None:
     entry = {
         "host": "host-1",
