@@ -27,7 +27,7 @@ from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(560)]
 
 HEIR = "heir"
 HALF = len(PLACES) // 2

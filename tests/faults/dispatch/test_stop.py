@@ -21,7 +21,7 @@ from tests.faults.dispatch.scenes import (
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(560)]
 
 AT_ONCE = 14.0
 """Seconds in which a run that is handed over is taken up: a sweep, and less than a Lease."""

@@ -98,10 +98,11 @@ def due_of(run: Object) -> float:
 
 
 def creates(history: History) -> dict[str, list[Write]]:
-    """The creates that succeeded, by the run's name."""
+    """The creates that were carried out, whether or not anybody lived to hear of it, by the run's name."""
     found: defaultdict[str, list[Write]] = defaultdict(list)
     for write in history.writes:
-        if write.resource == labels.RUN_PLURAL and write.verb == "create" and write.succeeded:
+        done = write.succeeded or write.after is not None
+        if (write.resource, write.verb) == (labels.RUN_PLURAL, "create") and done:
             found[write.name].append(write)
     return found
 
