@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from astrabox_scheduler_crds.crd import lacking_fields
-from astrabox_scheduler_crds.labels import API_VERSION
+from astrabox_scheduler_crds.labels import API_VERSION, RUN_PLURAL, SCHEDULE_PLURAL
 from tools.controlplane import (
     Cluster,
     ControlPlane,
@@ -70,6 +70,9 @@ def crds_installed(control_plane: Cluster) -> None:
     while time.monotonic() < deadline:
         with contextlib.suppress(KubectlError):
             document = json.loads(control_plane.kubectl("get", "--raw", f"/openapi/v3/apis/{API_VERSION}"))
+            # Until its cache is filled the API server answers 429 to lists, "storage is (re)initializing".
+            for plural in (SCHEDULE_PLURAL, RUN_PLURAL):
+                control_plane.kubectl("get", "--raw", f"/apis/{API_VERSION}/{plural}?limit=1")
             if not lacking_fields(document):
                 return
-    raise TimeoutError("the API server has not published the fields of our CRDs within 30 s")
+    raise TimeoutError("the API server does not serve our CRDs with all fields within 30 s")

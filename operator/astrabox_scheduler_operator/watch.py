@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import kopf
 from pydantic import ValidationError
 
 from astrabox_scheduler_client.connect import ConnectSettings
@@ -26,6 +25,7 @@ from astrabox_scheduler_client.resource import paths_of
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_operator.lean_kopf import kopf
 
 SERVER_TIMEOUT_SECONDS: Final = 50  # kopf sends it as it is, and the API server refuses a fraction
 CLIENT_TIMEOUT_SECONDS: Final = 60.0

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -271,9 +272,16 @@ def test_kopf_gets_the_same_credentials() -> None:
     assert (info.certificate_path, info.private_key_path, info.insecure) == ("/cert", "/key", False)
 
 
+def test_the_watch_does_not_load_a_client_library_for_kopf() -> None:
+    """kopf would, to recognise its objects: 1.3 s of CPU at each start and 69 MiB in each operator."""
+    code = (
+        "import sys, astrabox_scheduler_operator.app; assert 'kopf' in sys.modules;"
+        "assert 'kubernetes_asyncio' not in sys.modules; import kubernetes_asyncio.config"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_settings_are_refused_before_kopf_is_imported() -> None:
     """Help and refusals cost no import of the framework."""
-    import subprocess
-
     code = "import sys, astrabox_scheduler_operator.command; sys.exit('kopf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
