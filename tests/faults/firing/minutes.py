@@ -167,7 +167,7 @@ async def until_fired(rig: Rig, deployments: Iterable[str], due: float, within: 
     async def there() -> bool:
         return wanted <= (await runs_of(rig, due)).keys()
 
-    await rig.until(there, within, f"{len(wanted)} runs of {text(due)}")
+    await rig.until(there, within, f"{len(wanted)} runs of {text(due)}", every=0.5)
 
 
 async def until_settled_to(rig: Rig, deployments: Iterable[str], due: float, within: float) -> None:
@@ -178,10 +178,10 @@ async def until_settled_to(rig: Rig, deployments: Iterable[str], due: float, wit
         found = await rig.objects(labels.SCHEDULE_PLURAL)
         return wanted <= {each["metadata"]["name"] for each in found if last_due(each) >= due}
 
-    await rig.until(there, within, f"{len(wanted)} statuses say {text(due)}")
+    await rig.until(there, within, f"{len(wanted)} statuses say {text(due)}", every=0.5)
 
 
-async def until_shared(rig: Rig, deployments: Iterable[str], within: float = 60.0) -> None:
+async def until_shared(rig: Rig, deployments: Iterable[str], within: float = 120.0) -> None:
     """Wait until some operator has seen each: its status tells the next due time."""
     wanted = {deployment_key(each) for each in deployments}
 
@@ -189,7 +189,7 @@ async def until_shared(rig: Rig, deployments: Iterable[str], within: float = 60.
         found = await rig.objects(labels.SCHEDULE_PLURAL)
         return wanted <= {each["metadata"]["name"] for each in found if status(each).get("nextDueTime")}
 
-    await rig.until(there, within, f"{len(wanted)} statuses tell the next due time")
+    await rig.until(there, within, f"{len(wanted)} statuses tell the next due time", every=0.5)
 
 
 def status(item: Object) -> Mapping[str, Any]:
@@ -267,5 +267,5 @@ async def events_about(rig: Rig, names: Iterable[str], reason: str, within: floa
                 seen[event["regarding"]["name"]].append(event)
         return wanted <= seen.keys()
 
-    await rig.until(there, within, f"Events {reason} about {len(wanted)} objects")
+    await rig.until(there, within, f"Events {reason} about {len(wanted)} objects", every=0.5)
     return {name: seen[name] for name in wanted}

@@ -45,7 +45,7 @@ from tests.faults.firing.minutes import (
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 HEIR = "operator-1"
 PLAIN = [f"plain-{number}" for number in range(8)]

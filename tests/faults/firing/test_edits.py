@@ -25,7 +25,7 @@ from tests.faults.firing.minutes import (
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 OFFSETS = (-2.0, -1.0, -0.5, -0.2, -0.1, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds after the due time at which a rule is edited."""

@@ -38,7 +38,7 @@ DECIDED = 21.0 + 10.0
 STOP = {"ASTRABOX_SCHEDULER_KUBERNETES_STOP_TIMEOUT_SECONDS": "1"}
 
 AWAY = [
-    pytest.param(3, marks=pytest.mark.timeout(480)),
+    pytest.param(3, marks=pytest.mark.timeout(600)),
     pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(80 * 60)]),
 ]
 

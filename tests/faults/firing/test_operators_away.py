@@ -26,7 +26,7 @@ from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 PLAIN = [f"plain-{number}" for number in range(8)]
 BACK = 30.0

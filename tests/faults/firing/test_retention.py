@@ -29,7 +29,7 @@ from tests.faults.firing.minutes import (
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.clock import Clock
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 PLAIN = [f"plain-{number}" for number in range(12)]
 CLOCKS = {"operator-1": -300.0, "operator-2": 300.0}

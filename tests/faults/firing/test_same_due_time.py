@@ -27,7 +27,7 @@ from tests.faults.firing.minutes import (
 from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 MANY = [f"many-{number}" for number in range(200)]
 
