@@ -196,7 +196,7 @@ async def test_schedule_whose_write_looks_failed(rig: Rig) -> None:
     steps: list[tuple[str, Callable[[], Awaitable[None]], str | None]] = [
         ("schedule-created", lambda: door.apply(rule), '{"n":1}'),
         ("schedule-updated", lambda: door.apply(edited), '{"n":2}'),
-        ("schedule-updated", lambda: door.delete("d"), None),  # what is left says that it was deleted
+        ("schedule-deleted", lambda: door.delete("d"), None),
     ]
     for point, command, payload in steps:
         rig.arm("host-1", f"before:{point}", "wait")
@@ -217,7 +217,7 @@ async def test_schedule_of_a_refused_command_is_put_back(rig: Rig, command: str)
     if command != "create":
         await door.apply(rule)
     before = await payload_of(rig)
-    point = "schedule-created" if command == "create" else "schedule-updated"
+    point = {"create": "schedule-created", "edit": "schedule-updated", "delete": "schedule-deleted"}[command]
     rig.arm("host-1", f"before:{point}", "wait")
     asked = asyncio.ensure_future(door.delete("d") if command == "delete" else door.apply(edited))
     written = None if command == "delete" else '{"n":2}'
