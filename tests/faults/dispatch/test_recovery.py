@@ -3,7 +3,6 @@
 from collections import Counter
 
 import pytest
-from tests.faults.history.check import assert_holds
 
 from tests.faults.dispatch.scenes import (
     TAKEN_OVER_WITHIN,
@@ -19,6 +18,7 @@ from tests.faults.dispatch.scenes import (
     until_phase,
     writes_to_runs,
 )
+from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]

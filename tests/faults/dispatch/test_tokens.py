@@ -1,7 +1,6 @@
 """Tokens of service accounts are replaced and the old ones revoked, while runs go on."""
 
 import pytest
-from tests.faults.history.check import assert_holds
 
 from astrabox.seams.scheduler import Schedule
 from tests.faults.dispatch.scenes import (
@@ -15,6 +14,7 @@ from tests.faults.dispatch.scenes import (
     until_begun,
     until_phase,
 )
+from tests.faults.history.check import assert_holds
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
