@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from astrabox_scheduler_crds.crd import lacking_fields
-from astrabox_scheduler_crds.labels import API_VERSION, RUN_PLURAL, SCHEDULE_PLURAL
+from tests.definitions import install_definitions
 from tools.controlplane import (
     Cluster,
     ControlPlane,
     ControlPlaneError,
-    KubectlError,
     ensure_binaries,
     open_cluster,
 )
-
-MANIFESTS = Path(__file__).resolve().parent.parent / "crds" / "manifests"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -63,16 +56,4 @@ def admin_kubeconfig(control_plane: Cluster) -> Path:
 @pytest.fixture(scope="session")
 def crds_installed(control_plane: Cluster) -> None:
     """Our CustomResourceDefinitions, served."""
-    control_plane.kubectl("apply", "-f", str(MANIFESTS))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(MANIFESTS))
-    # Served at once, published a moment later; what checks the fields reads what is published.
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KubectlError):
-            document = json.loads(control_plane.kubectl("get", "--raw", f"/openapi/v3/apis/{API_VERSION}"))
-            # Until its cache is filled the API server answers 429 to lists, "storage is (re)initializing".
-            for plural in (SCHEDULE_PLURAL, RUN_PLURAL):
-                control_plane.kubectl("get", "--raw", f"/apis/{API_VERSION}/{plural}?limit=1")
-            if not lacking_fields(document):
-                return
-    raise TimeoutError("the API server does not serve our CRDs with all fields within 30 s")
+    install_definitions(control_plane)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack
 
 import pytest
 
-from astrabox_scheduler_crds.crd import lacking_fields
-from astrabox_scheduler_crds.labels import API_VERSION
+from tests.definitions import install_definitions
 from tests.faults.stage.audit import audit_flags
 from tests.faults.stage.clock import ClockError, find_library
 from tests.faults.stage.ports import steady_ports
 from tests.faults.stage.proxies import PROGRAM
 from tests.faults.stage.rig import Rig
-from tools.controlplane import ControlPlane, ControlPlaneError, KubectlError, ensure_binaries
-from tools.generated.paths import ROOT
+from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
 
-MANIFESTS = ROOT / "crds" / "manifests"
 OpenRig = Callable[..., Awaitable[Rig]]
 _FAILED = pytest.StashKey[bool]()
 
@@ -71,9 +65,7 @@ def seed() -> int:
 def plane() -> Iterator[ControlPlane]:
     """A control plane with our resources; a test may end its parts, the next rig starts them again."""
     with ControlPlane(apiserver_flags=audit_flags, choose_ports=steady_ports) as cluster:
-        cluster.kubectl("apply", "-f", str(MANIFESTS))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(MANIFESTS))
-        _wait_until_published(cluster)
+        install_definitions(cluster)
         yield cluster
 
 
@@ -97,15 +89,3 @@ async def open_rig(plane: ControlPlane, seed: int, request: pytest.FixtureReques
 async def rig(open_rig: OpenRig) -> Rig:
     """A rig with the settings as delivered."""
     return await open_rig()
-
-
-def _wait_until_published(cluster: ControlPlane) -> None:
-    """Served at once, published a moment later; hosts check their fields by what is published."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KubectlError):
-            document = json.loads(cluster.kubectl("get", "--raw", f"/openapi/v3/apis/{API_VERSION}"))
-            if not lacking_fields(document):
-                return
-        time.sleep(0.1)
-    raise TimeoutError("the API server has not published the fields of our CRDs within 30 s")

@@ -23,7 +23,7 @@ from typing import Final
 import aiohttp
 
 from astrabox_scheduler_crds.labels import RUN_PLURAL
-from tests.faults.conftest import MANIFESTS, _wait_until_published
+from tests.definitions import install_definitions
 from tests.faults.history.check import check, told
 from tests.faults.history.summary import summary_of
 from tests.faults.mix.crew import Crew
@@ -60,9 +60,7 @@ _SHORTEST_SECONDS: Final = 60.0
 def fault_plane() -> Iterator[ControlPlane]:
     """A control plane of its own with our resources."""
     with ControlPlane(apiserver_flags=audit_flags, choose_ports=steady_ports) as plane:
-        plane.kubectl("apply", "-f", str(MANIFESTS))
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(MANIFESTS))
-        _wait_until_published(plane)
+        install_definitions(plane)
         yield plane
 
 
