@@ -70,16 +70,25 @@ class PresencePoller:
             return 0.0
         return now - self._steady_since
 
+    async def first(self) -> None:
+        """Return once a list has succeeded."""
+        while not await self._poll():
+            await asyncio.sleep(self._period)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            try:
-                await self.refresh()
-            except ApiError as error:
-                self._changed(failing=True, detail=str(error))
-            else:
-                self._changed(failing=False, detail="")
+            await self._poll()
             await asyncio.sleep(self._period)
+
+    async def _poll(self) -> bool:
+        try:
+            await self.refresh()
+        except ApiError as error:
+            self._changed(failing=True, detail=str(error))
+            return False
+        self._changed(failing=False, detail="")
+        return True
 
     def _changed(self, *, failing: bool, detail: str) -> None:
         if failing and not self._failing:

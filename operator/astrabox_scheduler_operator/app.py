@@ -35,14 +35,15 @@ from astrabox_scheduler_operator.run_creator import RunCreator
 from astrabox_scheduler_operator.schedule_status import state_of
 from astrabox_scheduler_operator.settings import Settings
 from astrabox_scheduler_operator.status_writer import StatusWriter
-from astrabox_scheduler_operator.sweep import LOADING_SECONDS, SWEEP_SECONDS, Sweep
+from astrabox_scheduler_operator.sweep import Sweep
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
 
 FINISH_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 3.0
 WATCH_STOP_SECONDS: Final = 2.0
 SWEEP_STALE_SECONDS: Final = 60.0
-LOADED_WITHIN_SECONDS: Final = 180.0
+LOAD_SILENT_SECONDS: Final = 60.0
+"""Longer than kopf repeats a refused list. kopf that found our group not served yet never watches."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -152,7 +153,8 @@ class Operator:
         swept = self.sweep.completed or self._started
         told += stale("sweep of the schedules against a fresh list", swept, now, SWEEP_STALE_SECONDS)
         if not self.sweep.loaded.is_set():
-            told += stale("start of the load of the schedules", self._started, now, LOADED_WITHIN_SECONDS)
+            heard = self.sweep.last_heard or self._started
+            told += stale("load of the schedules by the watch", heard, now, LOAD_SILENT_SECONDS)
         if self.sweep.behind_since is not None:
             told += stale("watch on schedules, which missed a change", self.sweep.behind_since, now)
         return told
@@ -189,16 +191,12 @@ class Operator:
 
     async def _begin(self) -> None:
         await self.preflight.wait()
-        await self._poller.refresh()
+        await self._poller.first()
         self._started = self._api.clock.monotonic()
         self._watch.start()
 
     def _parts(self) -> dict[str, Coroutine[Any, Any, None]]:
         now = self._api.clock.now
-
-        def sweep_pause() -> float:
-            return SWEEP_SECONDS if self.sweep.loaded.is_set() else LOADING_SECONDS
-
         return {
             "firing loop": self.firing.run(self.keeper.beat),
             "watch": self._watch_ended(),
@@ -207,7 +205,7 @@ class Operator:
             "membership": self._membership(),
             "status writer": self.status.run(self.index),
             "reporter": self.reporter.run(),
-            "sweep": repeat("the sweep of schedules", lambda: self.sweep.sweep(now()), sweep_pause),
+            "sweep": repeat("the sweep of schedules", lambda: self.sweep.sweep(now()), self.sweep.pause),
             "orphans": repeat(
                 "the care for orphans", lambda: self._orphans.settle(now()), lambda: ORPHAN_SECONDS
             ),

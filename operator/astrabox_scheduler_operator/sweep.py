@@ -14,8 +14,10 @@ from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 
 SWEEP_SECONDS: Final = 30.0
+RECHECK_SECONDS: Final = 10.0
+"""While a difference is open: with a dead watch a schedule is known 40 s after its create at the latest."""
 LOADING_SECONDS: Final = 1.0
-LASTING_SECONDS: Final = 0.9 * SWEEP_SECONDS
+LASTING_SECONDS: Final = 0.9 * RECHECK_SECONDS
 _MAX_REREADS: Final = 500
 _LOG = logging.getLogger(__name__)
 
@@ -60,10 +62,19 @@ class Sweep:
         """Monotonic seconds at the end of the last successful sweep."""
         self.behind_since: float | None = None
         """Monotonic seconds since when the watch is known to have missed something, None if it is not."""
+        self.last_heard: float | None = None
+        """Monotonic seconds at which the watch has last brought something, None if it never has."""
 
     def heard(self) -> None:
         """The watch has brought something: what it missed before lies behind it."""
         self.behind_since = None
+        self.last_heard = self._clock.monotonic()
+
+    def pause(self) -> float:
+        """Seconds until the next sweep."""
+        if not self.loaded.is_set():
+            return LOADING_SECONDS
+        return RECHECK_SECONDS if self._differing else SWEEP_SECONDS
 
     async def sweep(self, now: datetime) -> int:
         """Compare, and read again what the watch missed; how many. Raises ApiError."""

@@ -77,6 +77,16 @@ async def test_polling_goes_on_over_errors_and_logs_each_change_once(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING", "INFO"]
 
 
+async def test_a_first_list_that_is_refused_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    """WA-15: a process that starts while the API server is busy waits instead of ending."""
+    down = ServerError("down")
+    observer = PresenceObserver()
+    poller = PresencePoller(Store(down, down, ["a"]), observer, ServerClock(), period=0)
+    await poller.first()
+    assert observer.presence("provider", 0).leases
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 async def test_it_tells_since_when_there_is_no_gap() -> None:
     """FI-14: after an outage of the API server the others have had no time to renew yet."""
     seconds = 100.0

@@ -1,7 +1,13 @@
 import pytest
 
 from astrabox_scheduler_client.errors import Unreachable
-from astrabox_scheduler_operator.sweep import LASTING_SECONDS, Sweep
+from astrabox_scheduler_operator.sweep import (
+    LASTING_SECONDS,
+    LOADING_SECONDS,
+    RECHECK_SECONDS,
+    SWEEP_SECONDS,
+    Sweep,
+)
 from tests.unit.operator.world import Operator, World, at
 
 
@@ -47,6 +53,24 @@ async def test_what_the_watch_missed_is_read_again_and_makes_it_behind(world: Wo
     assert healthy is None
     await operator.at(at("12:01"))
     assert world.due_names("created") == ["12:01"]
+
+
+async def test_a_difference_is_looked_at_again_sooner(world: World) -> None:
+    """WA-12: behind a dead watch a due time is late by 40 s at most, and equal lists cost no more."""
+    operator, _ = world.operator(), world.schedules.put("a")
+    sweep = sweep_of(operator)
+    assert sweep.pause() == LOADING_SECONDS
+    await sweep.sweep(world.now)
+    assert sweep.pause() == LOADING_SECONDS
+    operator.see()
+    await sweep.sweep(world.now)
+    assert sweep.pause() == SWEEP_SECONDS
+    world.schedules.put("b")
+    await sweep.sweep(world.now)
+    assert sweep.pause() == RECHECK_SECONDS
+    world.monotonic += sweep.pause()
+    assert await sweep.sweep(world.now) == 1
+    assert sweep.pause() == SWEEP_SECONDS
 
 
 async def test_what_is_not_loaded_yet_is_not_stale(world: World) -> None:
