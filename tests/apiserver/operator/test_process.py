@@ -129,6 +129,43 @@ async def gone(api: SchedulerApi, name: str) -> bool:
     return False
 
 
+async def test_labels_set_while_a_process_stands_still_repeat_nothing(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    """RE-09: a change of labels in the middle of the work fires, reports and skips nothing again."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    await put_provider(api)
+    await put_schedule(api, "a", cron="*/2 * * * *", active_since=api.clock.now() - timedelta(minutes=30))
+
+    async def fired() -> bool:
+        return bool(await api.runs.list_for_deployment("a"))
+
+    async def reported() -> bool:
+        status = (await api.schedules.get("a")).status
+        return status.last_due_time is not None and status.skipped is not None
+
+    async with process(kubeconfig, namespace) as operator:
+        await eventually(fired)
+        operator.child.send_signal(signal.SIGSTOP)
+        for number in range(5):
+            control_plane.kubectl("label", "dsched", "a", "-n", namespace, f"team=t{number}", "--overwrite")
+        await asyncio.sleep(3)  # the situation is a handler that takes so long
+        operator.child.send_signal(signal.SIGCONT)
+        await eventually(reported)
+        before = (await api.schedules.get("a")).status.skipped
+        for number in range(5):
+            control_plane.kubectl("label", "dsched", "a", "-n", namespace, f"owner=o{number}", "--overwrite")
+        await eventually(partial(events_are, control_plane, namespace, [("a", "DueTimesSkipped")]))
+        assert await operator.stop() == 0
+    schedule, runs = await api.schedules.get("a"), await api.runs.list_for_deployment("a")
+    dues = [run.spec.due_time for run in runs]
+    assert len(set(dues)) == len(dues), "each due time once"
+    assert schedule.status.skipped == before, "what was skipped is counted once"
+    assert schedule.status.last_due_time == max(due for due in dues if due is not None)
+    assert {"team": "t4", "owner": "o4"}.items() <= schedule.metadata.labels.items()
+
+
 async def test_a_process_waits_for_its_rights_and_then_starts(
     control_plane: Cluster, api: SchedulerApi, namespace: str
 ) -> None:
