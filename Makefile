@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := crds client provider operator contract tools tests
 
-.PHONY: help setup demo test test-unit test-slow faults soak lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow faults faults-slow soak mutations lint format crds lock control-plane clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -39,15 +39,23 @@ test-unit: $(STAMP)  ## only what needs no control plane
 
 test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m slow -s
+	$(BIN)/pytest tests -m "slow and not faults" -s
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
-	$(BIN)/pytest tests/faults -m faults --numprocesses 6 --dist worksteal
+	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 14 --dist worksteal
+
+faults-slow: $(STAMP)  ## fault tests that are left out there: an hour without hosts, a burst of 2,000, and their kind
+	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
+	$(BIN)/pytest tests/faults -m "faults and slow" --numprocesses 6 --dist worksteal
 
 soak: $(STAMP)  ## the random mix of faults for MINUTES=n (60), checked every ten; SEED=n repeats it
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
+
+mutations: $(STAMP)  ## take each mechanism out in a copy and see its tests fail; NAMES="a b" for some
+	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
+	$(BIN)/python -m tests.mutations $(NAMES)
 
 lint: $(STAMP)  ## formatting, rules, types, import contracts, generated files
 	$(BIN)/ruff format --check $(SOURCES)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.definitions import install_definitions
-from tests.faults.stage.audit import audit_flags
-from tests.faults.stage.clock import ClockError, find_library
-from tests.faults.stage.ports import steady_ports
-from tests.faults.stage.proxies import PROGRAM
-from tests.faults.stage.rig import Rig
-from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
+from tests.faults.stage.clock import ClockError
+from tests.faults.stage.plane import ensure_programs, fault_plane
+from tests.faults.stage.rig import OpenRig, Rig
+from tools.controlplane import ControlPlane, ControlPlaneError
 
-OpenRig = Callable[..., Awaitable[Rig]]
 _FAILED = pytest.StashKey[bool]()
 
 os.environ.setdefault("SEED", str(random.SystemRandom().randrange(10**9)))  # workers inherit it
@@ -29,6 +25,24 @@ def pytest_report_header() -> str:
     return f"seed: SEED={os.environ['SEED']} make faults"
 
 
+@pytest.hookimpl(trylast=True)  # after what is not to run has been taken out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal the tests out so that each worker begins with one of the longest.
+
+    Workers get equal parts of the list in order, the smaller parts first, and take from each other's ends.
+    """
+    if not all(item.get_closest_marker("faults") for item in items):
+        return
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items.sort(key=_seconds, reverse=True)
+    items[:] = [item for part in reversed(range(workers)) for item in items[part::workers]]
+
+
+def _seconds(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("waits")
+    return 0.0 if mark is None else float(mark.args[0])
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build and look for what is needed before the first test starts its clock."""
     wanted = any("plane" in getattr(item, "fixturenames", ()) for item in session.items)
@@ -36,10 +50,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
-        find_library()
         with capture.global_and_fixture_disabled():
-            ensure_binaries()
-            ensure_binaries((PROGRAM,))
+            ensure_programs()
     except (ControlPlaneError, ClockError) as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -64,8 +76,7 @@ def seed() -> int:
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
     """A control plane with our resources; a test may end its parts, the next rig starts them again."""
-    with ControlPlane(apiserver_flags=audit_flags, choose_ports=steady_ports) as cluster:
-        install_definitions(cluster)
+    with fault_plane() as cluster:
         yield cluster
 
 

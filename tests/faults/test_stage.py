@@ -11,6 +11,7 @@ import pytest
 
 from astrabox.seams.scheduler import Schedule
 from tests.faults.history.facts import History, Life
+from tests.faults.scenes.runs import behaving, enqueue
 from tests.faults.stage.admin import SCHEDULER_API, Admin
 from tests.faults.stage.audit import read_writes
 from tests.faults.stage.clock import Clock
@@ -173,7 +174,7 @@ async def test_clock_moves_and_the_rest_of_time_does_not(rig: Rig) -> None:
         group.create_task(rig.start_operator("operator-1", clock=Clock.offset(-3600)))
         group.create_task(rig.start_host("host-1", clock=Clock.steps()))
     rig.set_clock("host-1", 86_400)
-    run = await rig.host("host-1").enqueue("a", {"behaviour": {"start_session": "block:0.2"}})
+    run = await rig.host("host-1").enqueue("a", behaving(start_session="block:0.2"))
     await rig.until(lambda: len([c for c in rig.calls() if c.ended]) == 2, 10, "both calls")
     assert {call.error for call in rig.calls()} == {None}
     assert {call.run_id for call in rig.calls()} == {run.run_id}
@@ -187,13 +188,13 @@ async def test_clock_moves_and_the_rest_of_time_does_not(rig: Rig) -> None:
 
 async def test_facts_outlive_the_api_server(rig: Rig) -> None:
     await rig.start_hosts(1)
-    runs = [await rig.host("host-1").enqueue("a", {"behaviour": {"admit_turn": "hang:3"}}) for _ in range(3)]
+    names = await enqueue(rig, "host-1", behaving(admit_turn="hang:3"), 3)
     await rig.kill_apiserver()
     await rig.start_apiserver()
     await rig.kill_etcd()
     await rig.start_etcd()
     history = await rig.collect()
-    assert set(history.runs) == {run.run_id for run in runs}
+    assert set(history.runs) == set(names)
     assert [outage.what for outage in history.outages] == ["kube-apiserver", "etcd"]
     for name, stored in history.runs.items():
         last = [write for write in history.writes if write.name == name and write.after][-1]

@@ -3,22 +3,14 @@
 import pytest
 
 from astrabox_scheduler_crds import labels
-from tests.faults.dispatch.scenes import (
-    behaving,
-    calls_of,
-    create_run,
-    enqueue,
-    lease_of,
-    phase,
-    settings,
-    status,
-    steps,
-    until_begun,
-    until_phase,
-    writes_to_runs,
-)
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import Object
+from tests.faults.scenes.calls import calls_of, steps, until_begun
+from tests.faults.scenes.minutes import until_time
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import host_lease, host_settings
+from tests.faults.scenes.runs import behaving, create_run, enqueue, phase, until_phase
+from tests.faults.scenes.writes import writes_to_runs
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(200)]
@@ -26,8 +18,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(200)]
 
 async def test_deleted_or_given_away_its_call_is_cancelled_and_its_place_is_free(rig: Rig) -> None:
     """RE-06: nothing is written for it then, and the host that was given the run goes on with it."""
-    await rig.start_hosts(2, env=settings(CONCURRENCY="2"))
-    other = await lease_of(rig, "host-2")
+    await rig.start_hosts(2, env=host_settings(CONCURRENCY=2))
+    other = await host_lease(rig, "host-2")
     (deleted,) = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:600"))
     (given,) = await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:600"))
     await until_begun(rig, [deleted], "start_session")
@@ -63,7 +55,7 @@ async def test_deleted_or_given_away_its_call_is_cancelled_and_its_place_is_free
 async def test_given_away_while_its_host_stands_still_it_is_not_written_over(rig: Rig) -> None:
     """RE-03: its Lease holds, so that it writes what it had in mind: that is refused by the version alone."""
     await rig.start_hosts(2)
-    mine, other = await lease_of(rig, "host-1"), await lease_of(rig, "host-2")
+    mine, other = await host_lease(rig, "host-1"), await host_lease(rig, "host-2")
     thawed: dict[str, float] = {}
     ended: dict[str, Object] = {}
     for number, point in enumerate(("before:attempt-begun", "after:start_session", "after:admit_turn")):
@@ -76,7 +68,7 @@ async def test_given_away_while_its_host_stands_still_it_is_not_written_over(rig
         ended |= await until_phase(rig, [name], "Succeeded", within=60)
         thawed[name] = rig.now()
         rig.thaw("host-1")
-        await rig.until(lambda: rig.now() > thawed[name] + 2, 3)  # noqa: B023 - so long it may write
+        await until_time(rig, thawed[name] + 2)  # so long it may write
         await rig.proxy("host-1").mend()
         await until_phase(rig, await enqueue(rig, "host-1", {}), "Succeeded", within=60)  # it is back
     history = await rig.collect()

@@ -4,18 +4,11 @@ from datetime import datetime
 
 import pytest
 
-from tests.faults.dispatch.scenes import (
-    DEPLOYMENT,
-    TAKEN_OVER_WITHIN,
-    behaving,
-    calls_of,
-    enqueue,
-    status,
-    steps,
-    until_begun,
-    until_phase,
-)
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import calls_of, steps, until_begun
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import TAKEN_OVER_WITHIN
+from tests.faults.scenes.runs import RUN_NOW, behaving, enqueue, until_phase
 from tests.faults.stage.clock import Clock
 from tests.faults.stage.rig import Rig
 
@@ -60,6 +53,6 @@ async def test_wrong_clocks_take_nothing_from_the_living(rig: Rig) -> None:
     assert heir.begun - killed <= TAKEN_OVER_WITHIN
     assert history.ledgers is not None
     for host in HOSTS[:3]:
-        rows = [row["run_id"] for row in history.ledgers[host][DEPLOYMENT]]
+        rows = [row["run_id"] for row in history.ledgers[host][RUN_NOW]]
         assert [name for name in reversed(rows) if name in order] == order, f"{host} lists another order"
     assert_holds(history)

@@ -1,6 +1,7 @@
 """Hosts ended between every two writes and around both handler calls: no run is lost."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -11,20 +12,13 @@ from astrabox.seams.scheduler import Schedule, SchedulerError
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.assignment import owner
 from tests.faults.dispatch.crash_table import HOLDING, PLACES, Place, uncovered
-from tests.faults.dispatch.scenes import (
-    alive,
-    behaving,
-    calls_of,
-    create_run,
-    enqueue,
-    lease_of,
-    live_leases,
-    settings,
-    status,
-    until_begun,
-)
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
+from tests.faults.scenes.calls import calls_of, until_begun
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import alive, host_lease, host_settings
+from tests.faults.scenes.runs import behaving, create_run, enqueue, runs_of_deployment
+from tests.faults.scenes.schedules import ONCE_A_YEAR, schedule
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(560)]
@@ -34,7 +28,7 @@ HALF = len(PLACES) // 2
 
 
 def _rule(place: Place, version: int) -> Schedule:
-    return Schedule(place.victim, "0 0 1 1 *", "UTC", enabled=True, payload={"version": version})
+    return schedule(place.victim, ONCE_A_YEAR, version=version)
 
 
 def test_every_write_of_a_host_is_in_the_table() -> None:
@@ -69,7 +63,7 @@ async def _start(rig: Rig, place: Place, action: str, gate: asyncio.Semaphore) -
     if place.how == "start":
         rig.arm(place.victim, place.point, action)
     async with gate:
-        await rig.start_host(place.victim, ready=False, env=settings(STOP_TIMEOUT_SECONDS="2"))
+        await rig.start_host(place.victim, ready=False, env=host_settings(STOP_TIMEOUT_SECONDS=2))
         if place.how == "start":
             await rig.ended(place.victim, within=120)
         else:
@@ -85,11 +79,19 @@ async def _prepare(rig: Rig, place: Place) -> None:
         await until_begun(rig, held, "start_session")
 
 
+async def live_leases(rig: Rig) -> set[str]:
+    """Names of the Leases of hosts that have not ended in order."""
+    found = json.loads(
+        await rig.kubectl("get", "leases", "-l", f"{labels.ROLE_LABEL}=provider", "-o", "json")
+    )
+    return {each["metadata"]["name"] for each in found["items"] if each["spec"].get("holderIdentity")}
+
+
 async def _bring(
     rig: Rig, place: Place, action: str, leases: set[str], erased: Mapping[Place, Schedule]
 ) -> None:
     """Bring the host to its point. `erased`: schedules that AstraBox does not know any more."""
-    lease = await lease_of(rig, place.victim) if place.how in ("adopt", "cancel") else ""
+    lease = await host_lease(rig, place.victim) if place.how in ("adopt", "cancel") else ""
     rig.arm(place.victim, place.point, action)
     door = rig.host(place.victim)
     if place.how in ("update", "bury"):
@@ -120,7 +122,7 @@ async def _bring(
 
 
 def _check(history: History, place: Place, action: str) -> None:
-    found = [item for item in history.runs.values() if item["spec"]["deploymentId"] == place.victim]
+    found = runs_of_deployment(history, place.victim)
     told = f"{place} {action}: {[status(item) for item in found]}"
     if place.point == "before:run-created":
         assert len(found) <= (action == "term"), told  # not answered in either case

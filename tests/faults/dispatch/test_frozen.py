@@ -2,19 +2,12 @@
 
 import pytest
 
-from tests.faults.dispatch.scenes import (
-    TAKEN_OVER_WITHIN,
-    behaving,
-    calls_of,
-    enqueue,
-    settings,
-    status,
-    steps,
-    until_begun,
-    until_phase,
-    writes_to_runs,
-)
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import calls_of, steps, until_begun
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import TAKEN_OVER_WITHIN, host_settings
+from tests.faults.scenes.runs import behaving, enqueue, until_phase
+from tests.faults.scenes.writes import writes_to_runs
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
@@ -22,7 +15,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
 
 async def test_thawed_host_writes_nothing_over_its_heir(rig: Rig) -> None:
     """RE-03: frozen around the save, in admit_turn and with a queue; thawed they touch none of them."""
-    await rig.start_hosts(3, env=settings(CONCURRENCY="2"))
+    await rig.start_hosts(3, env=host_settings(CONCURRENCY=2))
     (admitting,) = await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:30"))
     await until_begun(rig, [admitting], "admit_turn")
     rig.arm("host-1", "before:start_session", "wait")
@@ -85,7 +78,7 @@ async def test_busy_host_keeps_its_runs(rig: Rig) -> None:
 
 async def test_host_blocked_for_good_is_replaced(rig: Rig) -> None:
     """WA-15: a loop that counts as dead after 10 s loses its runs; later the host is one of many."""
-    await rig.start_hosts(2, env=settings(LOOP_DEAD_AFTER_SECONDS="10"))
+    await rig.start_hosts(2, env=host_settings(LOOP_DEAD_AFTER_SECONDS=10))
     (blocking,) = await enqueue(rig, "host-1", behaving("host-1", start_session="block:60"))
     await until_begun(rig, [blocking], "start_session")
     await until_phase(rig, [blocking], "Succeeded", within=90)

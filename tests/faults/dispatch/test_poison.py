@@ -4,20 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.faults.dispatch.scenes import (
-    OpenRig,
-    alive,
-    behaving,
-    calls_of,
-    ended_as,
-    enqueue,
-    settings,
-    status,
-    steps,
-    until_phase,
-)
 from tests.faults.history.check import assert_holds
-from tests.faults.stage.rig import Rig
+from tests.faults.scenes.calls import calls_of, steps
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import alive, host_settings
+from tests.faults.scenes.runs import behaving, ended_as, enqueue, until_phase
+from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
@@ -27,7 +19,7 @@ HOSTS = ("host-1", "host-2")
 
 async def test_run_that_kills_its_process_fails_alone(open_rig: OpenRig) -> None:
     """It ends Failed after exactly the attempts that are set; all other runs of these hosts complete."""
-    rig = await open_rig(settings(MAX_ATTEMPTS=str(ATTEMPTS)))
+    rig = await open_rig(host_settings(MAX_ATTEMPTS=ATTEMPTS))
     await rig.start_hosts(2)
     others = await enqueue(rig, "host-1", behaving(admit_turn="hang:2"), 10)
     (poison,) = await enqueue(rig, "host-1", behaving(start_session="kill"))

@@ -1,25 +1,23 @@
 """Replicas that reconcile with lists of different age, while another one carries out commands."""
 
 import asyncio
-import json
 import random
 from collections.abc import Sequence
 
 import pytest
 
 from astrabox.seams.scheduler import Schedule
-from astrabox_scheduler_crds import labels
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.schedules import ONCE_A_YEAR, schedule, stored_rules
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
 
-CRON = "0 0 1 1 *"
 Rules = dict[str, Schedule]
 
 
 def rule(name: str, *, enabled: bool = True, version: int = 0) -> Schedule:
-    return Schedule(name, CRON, "UTC", enabled=enabled, payload={"version": version})
+    return schedule(name, ONCE_A_YEAR, enabled=enabled, version=version)
 
 
 async def test_old_lists_undo_no_command(rig: Rig) -> None:
@@ -40,7 +38,7 @@ async def test_old_lists_undo_no_command(rig: Rig) -> None:
         lists.append(list(records.values()))
     over.set()
     await asyncio.gather(*replicas)
-    assert await stored(rig) == {name: (each.enabled, each.payload) for name, each in records.items()}
+    assert await stored_rules(rig) == records
     assert_holds(await rig.collect())
 
 
@@ -65,16 +63,6 @@ async def _command(rig: Rig, records: Rules, name: str, kind: str, version: int)
         await rig.host("host-3").apply(records[name])
 
 
-async def stored(rig: Rig) -> dict[str, tuple[bool, object]]:
-    """Whether it is enabled, and its payload, of each schedule that is not the trace of a deleted one."""
-    found = await rig.objects("deploymentschedules")
-    return {
-        each["spec"]["deploymentId"]: (each["spec"]["enabled"], json.loads(each["spec"]["payload"]))
-        for each in found
-        if labels.DELETED_LABEL not in each["metadata"]["labels"]
-    }
-
-
 RACES = (
     ("schedule-removed", rule("removed"), None, rule("removed", version=2)),
     ("schedule-created", None, rule("created"), None),
@@ -97,8 +85,8 @@ async def test_command_between_look_and_write_wins(rig: Rig) -> None:
             await rig.host("host-2").delete("created")
         rig.release("host-1", f"before:{point}")
         await late
-        wanted = {command.deployment_id: (command.enabled, command.payload)} if command else {}
-        assert await stored(rig) == wanted, point
+        wanted = {command.deployment_id: command} if command else {}
+        assert await stored_rules(rig) == wanted, point
         for name in wanted:
             await rig.host("host-2").delete(name)
     assert_holds(await rig.collect())

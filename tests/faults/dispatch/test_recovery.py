@@ -1,24 +1,16 @@
 """Hosts that are killed: what they had in hand goes on elsewhere, once, under the same run id."""
 
+import sys
 from collections import Counter
 
 import pytest
 
-from tests.faults.dispatch.scenes import (
-    TAKEN_OVER_WITHIN,
-    behaving,
-    calls_of,
-    ended_as,
-    enqueue,
-    say,
-    settings,
-    status,
-    steps,
-    until_begun,
-    until_phase,
-    writes_to_runs,
-)
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import calls_of, steps, until_begun
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import TAKEN_OVER_WITHIN, host_settings
+from tests.faults.scenes.runs import behaving, ended_as, enqueue, until_phase
+from tests.faults.scenes.writes import writes_to_runs
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
@@ -29,7 +21,7 @@ REFUSED_AT_MOST = 0.05
 
 async def test_killed_host_is_continued_with_the_saved_session(rig: Rig) -> None:
     """RE-11: one of two heirs goes on, 20 s after the kill at most, and starts no Session that was saved."""
-    await rig.start_hosts(3, env=settings(CONCURRENCY="2"))
+    await rig.start_hosts(3, env=host_settings(CONCURRENCY=2))
     (starting,) = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:120"))
     (admitting,) = await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:120"))
     await until_begun(rig, [starting], "start_session")
@@ -57,7 +49,7 @@ async def test_killed_host_is_continued_with_the_saved_session(rig: Rig) -> None
 @pytest.mark.timeout(290)
 async def test_five_hosts_share_two_hundred_orphans(rig: Rig) -> None:
     """Each orphan is continued by exactly one, and under 5 % of the heirs' writes are refused."""
-    await rig.start_host("host-6", env=settings(CONCURRENCY="20"))
+    await rig.start_host("host-6", env=host_settings(CONCURRENCY=20))
     names = await enqueue(rig, "host-6", behaving("host-6", start_session="hang:600"), ORPHANS)
     await rig.start_hosts(5)
     await until_begun(rig, names[:20], "start_session")
@@ -82,3 +74,8 @@ async def test_five_hosts_share_two_hundred_orphans(rig: Rig) -> None:
     assert len(refused) < REFUSED_AT_MOST * len(writes), Counter(write.name for write in refused)
     assert ended_as(history, names) == {"Succeeded": ORPHANS}
     assert_holds(history)
+
+
+def say(text: str) -> None:
+    """Shown with -s, and with a failure."""
+    sys.stdout.write(f"{text}\n")

@@ -6,20 +6,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tests.faults.dispatch.scenes import (
-    OpenRig,
-    behaving,
-    calls_of,
-    ended_as,
-    enqueue,
-    settings,
-    status,
-    until_begun,
-    until_phase,
-    used_up,
-)
 from tests.faults.history.check import assert_holds
-from tests.faults.stage.rig import Rig
+from tests.faults.history.facts import Object
+from tests.faults.scenes.calls import calls_of, until_begun
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import host_settings
+from tests.faults.scenes.runs import behaving, ended_as, enqueue, until_phase
+from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(560)]
 
@@ -29,7 +22,7 @@ AT_ONCE = 14.0
 
 async def test_stop_under_load_is_bounded_and_hands_everything_over(rig: Rig) -> None:
     """120 runs, 50 in calls that hang: exit 0 within 32 s; what waits goes on at once, the rest then."""
-    await rig.start_host("host-1", env=settings(CONCURRENCY="50"))
+    await rig.start_host("host-1", env=host_settings(CONCURRENCY=50))
     hanging = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:600"), 25)
     hanging += await enqueue(rig, "host-1", behaving("host-1", admit_turn="hang:600"), 25)
     await until_begun(rig, hanging[:25], "start_session")
@@ -57,9 +50,10 @@ async def test_stop_under_load_is_bounded_and_hands_everything_over(rig: Rig) ->
     assert_holds(history)
 
 
+@pytest.mark.waits(120)
 async def test_ten_rolling_restarts_lose_nothing_and_use_up_no_attempt(open_rig: OpenRig) -> None:
     """Two hosts replaced ten times under a stream of runs, with two attempts each: all succeed."""
-    rig = await open_rig(settings(STOP_TIMEOUT_SECONDS="1", MAX_ATTEMPTS="2"))
+    rig = await open_rig(host_settings(STOP_TIMEOUT_SECONDS=1, MAX_ATTEMPTS=2))
     old, new = ("host-1", "host-2"), ("host-3", "host-4")
     await _start(rig, old)
     long = await enqueue(rig, "host-1", behaving(start_session="hang:30"), 10)
@@ -79,6 +73,12 @@ async def test_ten_rolling_restarts_lose_nothing_and_use_up_no_attempt(open_rig:
     assert {used_up(history.runs[name]) for name in long + short} == {1}
     assert min(status(history.runs[name])["attempts"] for name in long) > 1, "not every call was cut off"
     assert_holds(history)
+
+
+def used_up(run: Object) -> int:
+    """Attempts that count against the retries."""
+    told = status(run)
+    return int(told.get("attempts", 0)) - int(told.get("releases", 0))
 
 
 async def _start(rig: Rig, hosts: Iterable[str]) -> None:

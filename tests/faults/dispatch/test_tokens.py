@@ -2,19 +2,12 @@
 
 import pytest
 
-from astrabox.seams.scheduler import Schedule
-from tests.faults.dispatch.scenes import (
-    behaving,
-    calls_of,
-    create_run,
-    enqueue,
-    lease_of,
-    status,
-    steps,
-    until_begun,
-    until_phase,
-)
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import calls_of, steps, until_begun
+from tests.faults.scenes.minutes import until_time
+from tests.faults.scenes.processes import host_lease
+from tests.faults.scenes.runs import behaving, create_run, enqueue, until_phase
+from tests.faults.scenes.schedules import ONCE_A_YEAR, ready, schedule, until_all
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
@@ -24,11 +17,12 @@ WATCHES_RENEWED = 75.0
 """Seconds after which every watch has been begun anew: the longest lasts 60 s."""
 
 
+@pytest.mark.waits(90)
 async def test_revoked_tokens_stop_nothing(rig: Rig) -> None:
     """WA-03, WA-09: new tokens are used without a restart, also by watches; no run is repeated."""
     await rig.start_operators(1)
     await rig.start_hosts(2)
-    leases = {host: await lease_of(rig, host) for host in ("host-1", "host-2")}
+    leases = {host: await host_lease(rig, host) for host in ("host-1", "host-2")}
     (long,) = await enqueue(rig, "host-1", behaving(start_session="hang:20", admit_turn="hang:60"))
     await until_begun(rig, [long], "start_session")
     for name in PROCESSES:
@@ -37,9 +31,7 @@ async def test_revoked_tokens_stop_nothing(rig: Rig) -> None:
     soon = [name for host in leases for name in await enqueue(rig, host, {}, 3)]
     await until_phase(rig, soon, "Succeeded", within=30)
     await _observed(rig, "after-rotation")
-    await rig.until(
-        lambda: rig.now() - rotated > WATCHES_RENEWED, WATCHES_RENEWED + 10, "all watches are new"
-    )
+    await until_time(rig, rotated + WATCHES_RENEWED)
     for host, lease in leases.items():
         await create_run(rig, f"by-hand-{host}", {}, assignee=lease)
     await until_phase(
@@ -58,12 +50,5 @@ async def test_revoked_tokens_stop_nothing(rig: Rig) -> None:
 
 async def _observed(rig: Rig, deployment: str) -> None:
     """The operator says of a new schedule that it is ready."""
-    rule = Schedule(deployment, "0 0 1 1 *", "UTC", enabled=True, payload={})
-    await rig.host("host-1").apply(rule)
-
-    async def ready() -> bool:
-        found = {each["metadata"]["name"]: each for each in await rig.objects("deploymentschedules")}
-        conditions = status(found[deployment]).get("conditions", [])
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-    await rig.until(ready, 40, f"the operator has seen {deployment}")
+    await rig.host("host-1").apply(schedule(deployment, ONCE_A_YEAR))
+    await until_all(rig, [deployment], lambda each: ready(each) == "True", 40, "are ready")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from astrabox_scheduler_crds import labels
 from tests.faults.history.facts import History
+from tests.faults.scenes.objects import create_object
 from tests.faults.stage.rig import Rig
 
 WRITES: Final = {
@@ -82,7 +82,7 @@ def assert_writes_known(history: History) -> None:
 async def spoil(rig: Rig, name: str) -> None:
     """A schedule as no host writes it: its operator tells by an Event that it never comes due."""
     spec = {"deploymentId": name, "cron": "0 0 31 2 *", "timeZone": "UTC", "payload": "{}"}
-    await rig.kubectl("create", "-f", "-", input=json.dumps(_schedule({"name": name}, spec)))
+    await create_object(rig, labels.SCHEDULE_KIND, {"name": name}, spec)
 
 
 async def leave_tombstone(rig: Rig, name: str) -> None:
@@ -99,7 +99,7 @@ async def leave_tombstone(rig: Rig, name: str) -> None:
         "labels": {labels.DEPLOYMENT_LABEL: name, labels.DELETED_LABEL: "true"},
         "annotations": {labels.APPLIED_AT_ANNOTATION: "2026-01-01T00:00:00Z"},
     }
-    await rig.kubectl("create", "-f", "-", input=json.dumps(_schedule(metadata, spec)))
+    await create_object(rig, labels.SCHEDULE_KIND, metadata, spec)
 
 
 async def leave_lease(rig: Rig, name: str) -> None:
@@ -109,19 +109,5 @@ async def leave_lease(rig: Rig, name: str) -> None:
         "acquireTime": "2026-01-01T00:00:00.000000Z",
         "renewTime": "2026-01-01T01:00:00.000000Z",
     }
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": name, "labels": {labels.ROLE_LABEL: "provider"}},
-        "spec": spec,
-    }
-    await rig.kubectl("create", "-f", "-", input=json.dumps(lease))
-
-
-def _schedule(metadata: Mapping[str, object], spec: Mapping[str, object]) -> dict[str, object]:
-    return {
-        "apiVersion": labels.API_VERSION,
-        "kind": labels.SCHEDULE_KIND,
-        "metadata": metadata,
-        "spec": spec,
-    }
+    metadata = {"name": name, "labels": {labels.ROLE_LABEL: "provider"}}
+    await create_object(rig, "Lease", metadata, spec, api_version="coordination.k8s.io/v1")

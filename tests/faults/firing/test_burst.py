@@ -7,26 +7,15 @@ from dataclasses import replace
 import pytest
 
 from astrabox.seams.scheduler import Schedule
-from tests.faults.firing.minutes import (
-    MINUTE,
-    assert_fired,
-    assert_not_fired,
-    creates,
-    cron_at,
-    finished_because,
-    first_calls,
-    install,
-    minute_after,
-    phases,
-    reach,
-    run_name,
-    schedule,
-    skipped,
-    until_fired,
-)
+from tests.faults.firing.fired import PAUSE_VISIBLE, assert_fired, assert_not_fired
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
 from tests.faults.history.slack import Slack
+from tests.faults.scenes.calls import first_calls
+from tests.faults.scenes.minutes import MINUTE, minute_after, until_time
+from tests.faults.scenes.runs import finished_because, phases, run_name, until_fired
+from tests.faults.scenes.schedules import cron_at, install, schedule, skipped
+from tests.faults.scenes.writes import creates
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults]
@@ -37,8 +26,6 @@ SIZES = [
 ]
 AGAIN = 40
 """So many are enabled again."""
-VISIBLE = 5.0
-"""pause_visibility_seconds."""
 AT_ONCE = 16
 
 
@@ -77,11 +64,12 @@ def assert_none_starts_late(history: History, ending: Iterable[str], due: float)
             late[each] = calls[name].begun - told[each]
         elif name in made:
             assert finished_because(history.runs[name]) == ("Cancelled", "ScheduleDisabled")
-    assert max(late.values(), default=0.0) <= VISIBLE, max(late.items(), key=lambda pair: pair[1])
+    assert max(late.values(), default=0.0) <= PAUSE_VISIBLE, max(late.items(), key=lambda pair: pair[1])
     assert any(seconds < 0 for seconds in late.values()), "nothing had started before"
     assert len(late) < len(told), "all had started before, so that nothing was shown"
 
 
+@pytest.mark.waits(210)
 @pytest.mark.parametrize("size", SIZES)
 async def test_disable_and_delete_in_the_middle_of_a_burst(rig: Rig, size: int) -> None:
     """PA-01, PA-04, PA-07: half go away as they are due: 5 s later none of them starts, all others run."""
@@ -96,11 +84,11 @@ async def test_disable_and_delete_in_the_middle_of_a_burst(rig: Rig, size: int) 
     rules = [schedule(each, often if number < AGAIN else once) for number, each in enumerate(every)]
     await install(rig, rules)
     assert rig.now() < due - 5, "the machine is too slow for this scenario"
-    await reach(rig, due + 0.3)
+    await until_time(rig, due + 0.3)
     await end_all(rig, rules[half - 1 :: -1], gone)
     assert rig.now() < meanwhile, "the machine is too slow for this scenario"
     await until_fired(rig, on, due, within=120)
-    await reach(rig, meanwhile + 10)
+    await until_time(rig, meanwhile + 10)
     for rule in rules[:AGAIN]:
         await rig.host("host-1").apply(rule)
     await until_fired(rig, again, back, within=back + 40 - rig.now())

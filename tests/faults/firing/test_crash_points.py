@@ -16,34 +16,15 @@ from tests.faults.firing.crashes import (
     until_dead,
     victims,
 )
-from tests.faults.firing.minutes import (
-    LOADED,
-    MINUTE,
-    TAKEN_OVER,
-    OpenRig,
-    assert_fired,
-    assert_not_fired,
-    finished_because,
-    first_calls,
-    install,
-    minute_after,
-    minutes_between,
-    operators,
-    phases,
-    reach,
-    run_name,
-    runs_of,
-    schedule,
-    settings,
-    shared_out,
-    start_operators,
-    succession,
-    until_fired,
-    until_settled_to,
-    until_shared,
-)
+from tests.faults.firing.fired import LOADED, TAKEN_OVER, assert_fired, assert_not_fired
+from tests.faults.firing.shares import install_shares, operators, shared_out, start_operators, succession
 from tests.faults.history.check import assert_holds
-from tests.faults.stage.rig import Rig
+from tests.faults.scenes.calls import first_calls
+from tests.faults.scenes.minutes import MINUTE, minute_after, minutes_between, until_time
+from tests.faults.scenes.processes import operator_settings
+from tests.faults.scenes.runs import finished_because, phases, run_name, runs_due_at, until_fired
+from tests.faults.scenes.schedules import install, schedule, until_settled_to, until_shared
+from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -57,6 +38,7 @@ def test_the_table_holds_every_write_that_an_operator_may_make() -> None:
     assert {right for right in rights if right[0] not in ("get", "list", "watch")} <= set(WRITES.values())
 
 
+@pytest.mark.waits(150)
 async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None:
     """FI-15, WA-04: 7 victims, one heir: each due time has its one run, a Lease later at most."""
     doomed = victims(
@@ -68,12 +50,11 @@ async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None
     everyone = [HEIR, *(each.name for each in doomed)]
     await start_operators(rig, everyone)
     await rig.start_hosts(1)
-    deployments = [name for share in shared_out(rig, everyone, each=5).values() for name in share]
-    await install(rig, [schedule(each) for each in deployments])
-    await until_shared(rig, deployments)
+    shares = await install_shares(rig, everyone, each=5)
+    deployments = [name for share in shares.values() for name in share]
     due = minute_after(rig, 6)
     spoiled = shared_out(rig, everyone, each=1, prefix="bad")
-    await reach(rig, due - 3)
+    await until_time(rig, due - 3)
     for each in doomed:
         each.arm(rig)
     async with asyncio.TaskGroup() as group:
@@ -93,6 +74,7 @@ async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None
     assert_holds(history)
 
 
+@pytest.mark.waits(120)
 async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     """OO-05: killed as it takes, keeps or gives up its share just before a due time: the heir fires it."""
     keeping = victims(operators(2, 3), "kill after:lease-renewed", "term before:lease-renewed")
@@ -101,15 +83,14 @@ async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     everyone = [HEIR, *(each.name for each in (*keeping, *leaving))]
     await start_operators(rig, everyone)
     await rig.start_hosts(1)
-    deployments = [name for share in shared_out(rig, everyone, each=6).values() for name in share]
-    await install(rig, [schedule(each) for each in deployments])
-    await until_shared(rig, deployments)
+    shares = await install_shares(rig, everyone, each=6)
+    deployments = [name for share in shares.values() for name in share]
     due = minute_after(rig, 14)
-    await reach(rig, due - 12)
+    await until_time(rig, due - 12)
     for each in coming:
         each.arm(rig)
         await rig.start_operator(each.name, ready=False)
-    await reach(rig, due - 2)
+    await until_time(rig, due - 2)
     for each in (*keeping, *leaving):
         each.arm(rig)
     for each in leaving:
@@ -127,6 +108,7 @@ async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     assert_holds(history)
 
 
+@pytest.mark.waits(180)
 async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(rig: Rig) -> None:
     """RT-07: all hosts are killed a second before a due time: its runs end cancelled, and never start."""
     await start_operators(rig, operators(1, 4))
@@ -138,15 +120,16 @@ async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(rig: Rig) -
         each.arm(rig)
     await until_shared(rig, PLAIN)
     due = minute_after(rig, 5)
-    await reach(rig, due - 1)
+    await until_time(rig, due - 1)
     await rig.kill("host-1")
     await until_dead(rig, doomed, within=150)
     names = [run_name(each, due) for each in PLAIN]
 
     async def cancelled() -> bool:
-        return set(phases(await runs_of(rig, due), names).values()) == {"Cancelled"}
+        return set(phases(await runs_due_at(rig, due), names).values()) == {"Cancelled"}
 
     await rig.until(cancelled, 60, "every run of the tail is cancelled")
+    await until_time(rig, due + MINUTE + 5)  # the next due time passes with nobody there as well
     await rig.start_host("host-2")
     after = minute_after(rig, 1)
     await until_fired(rig, PLAIN, after, within=after + 30 - rig.now())
@@ -159,9 +142,10 @@ async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(rig: Rig) -
     assert_holds(history)
 
 
+@pytest.mark.waits(240)
 async def test_an_operator_dies_as_it_cleans_up(open_rig: OpenRig) -> None:
     """OO-02, RT-01: killed at deletes of schedules, Leases, runs: the heir cleans up, nothing fires twice."""
-    rig = await open_rig(settings(HISTORY_LIMIT=1, CATCH_UP_WINDOW_SECONDS=30))
+    rig = await open_rig(operator_settings(HISTORY_LIMIT=1, CATCH_UP_WINDOW_SECONDS=30))
     await start_operators(rig, operators(1, 4))
     await rig.start_hosts(1)
     deaths = ("kill before:schedule-removed", "kill after:lease-deleted", "kill before:run-deleted")
@@ -180,7 +164,7 @@ async def test_an_operator_dies_as_it_cleans_up(open_rig: OpenRig) -> None:
     async def clean() -> bool:
         there = [*await rig.objects(labels.SCHEDULE_PLURAL), *await rig.objects("leases")]
         names = {each["metadata"]["name"] for each in there}
-        return not names & {"gone", "host-of-old"} and len(await runs_of(rig, first)) == 0
+        return not names & {"gone", "host-of-old"} and len(await runs_due_at(rig, first)) == 0
 
     await rig.until(clean, 150, "what is not needed is gone")
     await until_settled_to(rig, PLAIN, last, within=max(30.0, last + 30 - rig.now()))

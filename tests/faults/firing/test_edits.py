@@ -1,28 +1,18 @@
 """Edits in the seconds around a due time: it belongs to the rule, and to the payload, that held at it."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
 from astrabox_scheduler_crds import labels
-from tests.faults.firing.minutes import (
-    MINUTE,
-    assert_fired,
-    assert_not_fired,
-    creates,
-    cron_at,
-    first_calls,
-    install,
-    minute_after,
-    reach,
-    run_name,
-    schedule,
-    skipped,
-    until_fired,
-    until_shared,
-)
+from tests.faults.firing.fired import assert_fired, assert_not_fired
 from tests.faults.history.check import assert_holds
+from tests.faults.history.due import instant
+from tests.faults.scenes.calls import calls_of, first_calls
+from tests.faults.scenes.minutes import MINUTE, minute_after, until_time
+from tests.faults.scenes.runs import run_name, until_fired
+from tests.faults.scenes.schedules import cron_at, install, schedule, skipped, until_shared
+from tests.faults.scenes.writes import creates
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -33,9 +23,9 @@ FLIPS = 50
 FLIPS_SECONDS = 2.0
 
 
-def past(instant: float) -> str:
+def past(when: float) -> str:
     """A rule that was due at this instant, and is again tomorrow."""
-    moment = datetime.fromtimestamp(instant, UTC)
+    moment = instant(when)
     return f"{moment.minute} {moment.hour} * * *"
 
 
@@ -45,17 +35,18 @@ async def flip(rig: Rig, deployment: str, *, last: bool) -> None:
     for number in range(FLIPS):
         enabled = last if (FLIPS - number) % 2 else not last
         await door.apply(schedule(deployment, enabled=enabled))
-        await reach(rig, begun + (number + 1) * FLIPS_SECONDS / FLIPS)
+        await until_time(rig, begun + (number + 1) * FLIPS_SECONDS / FLIPS)
 
 
-async def edit_at(rig: Rig, instant: float, deployment: str, cron: str) -> tuple[float, float]:
+async def edit_at(rig: Rig, when: float, deployment: str, cron: str) -> tuple[float, float]:
     """Give it another rule at this instant; when that was sent, and when it returned."""
-    await reach(rig, instant)
+    await until_time(rig, when)
     sent = rig.now()
     await rig.host("host-2").apply(schedule(deployment, cron))
     return sent, rig.now()
 
 
+@pytest.mark.waits(90)
 async def test_edits_around_a_due_time(rig: Rig) -> None:
     """FI-03, FI-04, WA-05: the old rule's due time fires, the new counts from its edit; a last flip wins."""
     await rig.start_operators(2)
@@ -67,7 +58,7 @@ async def test_edits_around_a_due_time(rig: Rig) -> None:
     await until_shared(rig, [*same, *other, *fixed])
     due = minute_after(rig, 26)
     following = due + MINUTE
-    await reach(rig, due - 25)
+    await until_time(rig, due - 25)
     await rig.host("host-1").apply(schedule("past", past(due - 2 * MINUTE)))
     await asyncio.gather(*(flip(rig, each, last=each == "on") for each in ("off", "on")))
     assert rig.now() < due - 3, "the machine is too slow for this scenario"
@@ -93,6 +84,7 @@ async def test_edits_around_a_due_time(rig: Rig) -> None:
     assert_holds(history)
 
 
+@pytest.mark.waits(120)
 async def test_a_payload_that_is_edited_after_the_create_is_that_of_the_next_run(rig: Rig) -> None:
     """Edited between fire and dispatch, as one host is held and one frozen: the run keeps its own payload."""
     await rig.start_operators(1)
@@ -101,7 +93,7 @@ async def test_a_payload_that_is_edited_after_the_create_is_that_of_the_next_run
     await install(rig, [schedule(each, version=1) for each in deployments])
     await until_shared(rig, deployments)
     due = minute_after(rig, 4)
-    await reach(rig, due - 2)
+    await until_time(rig, due - 2)
     rig.arm("host-1", "before:attempt-begun", "wait")
     rig.freeze("host-2")
     await until_fired(rig, deployments, due, within=due + 20 - rig.now())
@@ -114,7 +106,7 @@ async def test_a_payload_that_is_edited_after_the_create_is_that_of_the_next_run
     for at, version in ((due, 1), (due + MINUTE, 2)):
         assert_fired(history, deployments, at, within=15)
         for each in deployments:
-            calls = [call for call in history.calls if call.run_id == run_name(each, at)]
+            calls = calls_of(history, run_name(each, at))
             assert calls
             assert all(call.payload == {"version": version} for call in calls), (each, calls)
     held = [call.begun for call in first_calls(history).values() if call.payload == {"version": 1}]

@@ -2,23 +2,13 @@
 
 import pytest
 
-from tests.faults.firing.minutes import (
-    LOADED,
-    MINUTE,
-    TAKEN_OVER,
-    assert_fired,
-    creates,
-    install,
-    minute_after,
-    minutes_between,
-    reach,
-    schedule,
-    shared_out,
-    until_fired,
-    until_settled_to,
-    until_shared,
-)
+from tests.faults.firing.fired import LOADED, TAKEN_OVER, assert_fired
+from tests.faults.firing.shares import install_shares
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.minutes import MINUTE, minute_after, minutes_between, until_time
+from tests.faults.scenes.runs import until_fired
+from tests.faults.scenes.schedules import install, schedule, until_settled_to, until_shared
+from tests.faults.scenes.writes import creates
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -27,20 +17,19 @@ FROZEN = 22.0
 """Seconds: longer than its Lease, with what the others need to notice."""
 
 
+@pytest.mark.waits(180)
 async def test_a_frozen_operator_fires_nothing_twice(rig: Rig) -> None:
     """OO-05: stopped over a due time for longer than its Lease, each of two: the other fires for it."""
     operators = await rig.start_operators(2)
     await rig.start_hosts(1)
-    shares = shared_out(rig, operators, each=20)
+    shares = await install_shares(rig, operators, each=20)
     deployments = [name for share in shares.values() for name in share]
-    await install(rig, [schedule(each) for each in deployments])
-    await until_shared(rig, deployments)
     first = minute_after(rig, 4)
     for number, name in enumerate(operators):
         due = first + number * MINUTE
-        await reach(rig, due - 1)
+        await until_time(rig, due - 1)
         rig.freeze(name)
-        await reach(rig, due - 1 + FROZEN)
+        await until_time(rig, due - 1 + FROZEN)
         rig.thaw(name)
         await until_fired(rig, deployments, due, within=due + 40 - rig.now())
     last = first + len(operators) * MINUTE
@@ -55,6 +44,7 @@ async def test_a_frozen_operator_fires_nothing_twice(rig: Rig) -> None:
     assert_holds(history)
 
 
+@pytest.mark.waits(180)
 async def test_a_rolling_restart_loses_nothing(rig: Rig) -> None:
     """FI-09, WA-14: both operators replaced, twice, over due times of 100 schedules: once each, in time."""
     await rig.start_operators(2)
@@ -66,7 +56,7 @@ async def test_a_rolling_restart_loses_nothing(rig: Rig) -> None:
     for number in range(4):
         await rig.start_operator(f"operator-{number + 3}")
         if number % 2 == 0:  # ends in the very moment in which all of them are due
-            await reach(rig, minute_after(rig, 0))
+            await until_time(rig, minute_after(rig, 0))
         assert await rig.terminate(f"operator-{number + 1}", within=32) == 0
     last = minute_after(rig, 1)
     await until_settled_to(rig, deployments, last, within=last + 40 - rig.now())

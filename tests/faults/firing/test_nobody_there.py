@@ -5,27 +5,23 @@ from collections.abc import Mapping
 
 import pytest
 
-from astrabox_scheduler_crds import labels
-from tests.faults.firing.minutes import (
-    MINUTE,
-    assert_fired,
-    assert_not_fired,
-    events_about,
-    finished_because,
-    first_calls,
-    install,
-    minute_after,
-    phases,
-    reach,
-    run_name,
-    runs_of,
-    schedule,
-    skipped,
-    status,
-    until_fired,
-)
+from tests.faults.firing.fired import assert_fired, assert_not_fired, events_about
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import Object
+from tests.faults.scenes.calls import first_calls, until_begun
+from tests.faults.scenes.minutes import MINUTE, minute_after, until_time
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import host_settings
+from tests.faults.scenes.runs import (
+    behaving,
+    enqueue,
+    finished_because,
+    phases,
+    run_name,
+    runs_due_at,
+    until_fired,
+)
+from tests.faults.scenes.schedules import install, schedule, skipped, until_all
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults]
@@ -35,11 +31,14 @@ PLAIN = [f"plain-{number}" for number in range(8)]
 NO_PROCESS = "NoAstraBoxProcess"
 DECIDED = 21.0 + 10.0
 """Seconds after its due time when it is surely decided that nobody was there."""
-STOP = {"ASTRABOX_SCHEDULER_KUBERNETES_STOP_TIMEOUT_SECONDS": "1"}
+STOP = host_settings(STOP_TIMEOUT_SECONDS=1)
 
+_HOUR = [pytest.mark.slow, pytest.mark.timeout(80 * 60)]
 AWAY = [
-    pytest.param(3, marks=pytest.mark.timeout(600)),
-    pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(80 * 60)]),
+    pytest.param("killed", 3, marks=pytest.mark.timeout(600)),
+    pytest.param("stopped", 3, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+    pytest.param("killed", 60, marks=_HOUR),
+    pytest.param("stopped", 60, marks=_HOUR),
 ]
 
 
@@ -47,14 +46,8 @@ async def begin_runs(rig: Rig) -> list[str]:
     """Runs that are in progress in each host and cannot end there: their Session is saved."""
     begun = []
     for host in HOSTS:
-        hang = {"behaviour": {"admit_turn": "hang:600", "host": host}}
-        run = await rig.host(host).enqueue("by-hand", hang)
-        begun.append(run.run_id)
-
-    async def admitting() -> bool:
-        return set(begun) <= {call.run_id for call in rig.calls() if call.step == "admit_turn"}
-
-    await rig.until(admitting, 30, "the turns of both runs are being admitted")
+        begun += await enqueue(rig, host, behaving(host, admit_turn="hang:600"))
+    await until_begun(rig, begun, "admit_turn", within=30)
     return begun
 
 
@@ -64,19 +57,16 @@ async def end_hosts(rig: Rig, way: str) -> float:
         await asyncio.gather(*(rig.terminate(host, within=32) for host in HOSTS))
         return minute_after(rig, 1)
     first = minute_after(rig, 2)
-    await reach(rig, first - 1)
+    await until_time(rig, first - 1)
     await asyncio.gather(*(rig.kill(host) for host in HOSTS))
     return first
 
 
 async def until_skipped(rig: Rig, count: int, within: float) -> None:
     """Wait until the status of each schedule tells so many skipped due times."""
-
-    async def there() -> bool:
-        found = {each["metadata"]["name"]: each for each in await rig.objects(labels.SCHEDULE_PLURAL)}
-        return all(skipped(found[each])[0] >= count for each in PLAIN)
-
-    await rig.until(there, within, f"{count} due times are skipped")
+    await until_all(
+        rig, PLAIN, lambda each: skipped(each)[0] >= count, within, f"tell of {count} skipped due times"
+    )
 
 
 async def until_cancelled(rig: Rig, due: float, within: float) -> Mapping[str, Object]:
@@ -86,15 +76,15 @@ async def until_cancelled(rig: Rig, due: float, within: float) -> Mapping[str, O
 
     async def there() -> bool:
         nonlocal seen
-        seen = await runs_of(rig, due)
+        seen = await runs_due_at(rig, due)
         return set(phases(seen, names).values()) == {"Cancelled"}
 
     await rig.until(there, within, "the runs of the tail are cancelled")
     return seen
 
 
-@pytest.mark.parametrize("minutes", AWAY)
-@pytest.mark.parametrize("way", ["stopped", "killed"])
+@pytest.mark.waits(240)
+@pytest.mark.parametrize(("way", "minutes"), AWAY)
 async def test_due_times_without_any_process_never_run(rig: Rig, way: str, minutes: int) -> None:
     """RT-07: none runs, also later; a count, a reason and an Event tell; runs that had begun go on."""
     await rig.start_operators(2)
@@ -109,7 +99,7 @@ async def test_due_times_without_any_process_never_run(rig: Rig, way: str, minut
         await until_cancelled(rig, first, within=first + 75 - rig.now())
         tail = 1
     skips = minutes - tail
-    await reach(rig, dues[-1])
+    await until_time(rig, dues[-1])
     await until_skipped(rig, skips, within=DECIDED)
     after = minute_after(rig, 1)
     await asyncio.gather(*(rig.start_host(host) for host in ("host-3", "host-4")))

@@ -2,29 +2,16 @@
 
 import pytest
 
-from tests.faults.firing.minutes import (
-    LOADED,
-    MINUTE,
-    OpenRig,
-    assert_fired,
-    assert_not_fired,
-    creates,
-    cron_at,
-    events_about,
-    first_calls,
-    install,
-    minute_after,
-    reach,
-    run_name,
-    schedule,
-    settings,
-    skipped,
-    until_settled_to,
-    until_shared,
-)
+from tests.faults.firing.fired import LOADED, assert_fired, assert_not_fired, events_about
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
-from tests.faults.stage.rig import Rig
+from tests.faults.scenes.calls import first_calls
+from tests.faults.scenes.minutes import MINUTE, minute_after, until_time
+from tests.faults.scenes.processes import operator_settings
+from tests.faults.scenes.runs import run_name
+from tests.faults.scenes.schedules import cron_at, install, schedule, skipped, until_settled_to, until_shared
+from tests.faults.scenes.writes import creates
+from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
@@ -39,6 +26,7 @@ def assert_in_order(history: History, deployment: str, dues: list[float]) -> Non
     assert times == sorted(times), (deployment, times)
 
 
+@pytest.mark.waits(240)
 async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) -> None:
     """FI-01, FI-03, FI-15, WA-04: each once, in order; an edit counts from itself on; a disable ends all."""
     await rig.start_operators(2)
@@ -50,17 +38,17 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
     back = first + 3 * MINUTE
     await install(rig, [*records, schedule("moved", cron_at(back + 20 * MINUTE))])
     await until_shared(rig, [*PLAIN, *others, "moved"])
-    await reach(rig, first - 6)
+    await until_time(rig, first - 6)
     await rig.kill("operator-1")
     await rig.terminate("operator-2", within=32)
-    await reach(rig, first + 20)
+    await until_time(rig, first + 20)
     assert rig.now() < first + 40, "the machine is too slow for this scenario"
     await rig.host("host-1").apply(schedule("recron", cron_at(back), version=1))
     await rig.host("host-2").apply(schedule("moved", cron_at(first, back)))
     await rig.host("host-2").apply(schedule("disabled", enabled=False, version=1))
     await rig.host("host-1").delete("deleted")
     await rig.host("host-2").apply(schedule("edited", version=2))
-    await reach(rig, dues[-1] + 5)
+    await until_time(rig, dues[-1] + 5)
     started = rig.now()
     await rig.start_operator("operator-3")
     await until_settled_to(rig, [*PLAIN, "edited"], dues[-1], within=60)
@@ -81,18 +69,19 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
     assert_holds(history)
 
 
+@pytest.mark.waits(240)
 async def test_what_is_older_than_the_window_is_skipped_with_a_trace(open_rig: OpenRig) -> None:
     """FI-01: a window of 90 s: the older due times are counted and told by an Event, the younger fire."""
-    rig = await open_rig(settings(CATCH_UP_WINDOW_SECONDS=90))
+    rig = await open_rig(operator_settings(CATCH_UP_WINDOW_SECONDS=90))
     await rig.start_operators(1)
     await rig.start_hosts(1)
     await install(rig, [schedule(each) for each in PLAIN])
     await until_shared(rig, PLAIN)
     first = minute_after(rig, 3)
     dues = [first + MINUTE * number for number in range(4)]
-    await reach(rig, first - 2)
+    await until_time(rig, first - 2)
     await rig.terminate("operator-1", within=32)
-    await reach(rig, dues[-1] + 2)
+    await until_time(rig, dues[-1] + 2)
     started = rig.now()
     await rig.start_operator("operator-2")
     await until_settled_to(rig, PLAIN, dues[-1], within=60)

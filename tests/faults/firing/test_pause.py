@@ -5,36 +5,25 @@ import asyncio
 import pytest
 
 from astrabox_scheduler_crds import labels
-from tests.faults.firing.minutes import (
-    MINUTE,
-    assert_fired,
-    assert_not_fired,
-    creates,
-    finished_because,
-    first_calls,
-    install,
-    minute_after,
-    reach,
-    run_name,
-    runs_of,
-    schedule,
-    until_fired,
-    until_shared,
-)
-from tests.faults.firing.relay import Relay
+from tests.faults.firing.fired import PAUSE_VISIBLE, assert_fired, assert_not_fired
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import first_calls
+from tests.faults.scenes.minutes import MINUTE, minute_after, until_time
+from tests.faults.scenes.runs import finished_because, run_name, runs_due_at, until_fired
+from tests.faults.scenes.schedules import install, schedule, until_shared
+from tests.faults.scenes.writes import creates
+from tests.faults.stage.relay import Relay
 from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
-VISIBLE = 5.0
-"""pause_visibility_seconds."""
 ON, OFF, GONE = ([f"{kind}-{number}" for number in range(6)] for kind in ("on", "off", "gone"))
 
 
+@pytest.mark.waits(120)
 async def test_what_a_dead_watch_has_not_brought_does_not_fire(rig: Rig) -> None:
     """PA-04, WA-01: only the watch stands still: what was disabled or deleted meanwhile has no run."""
-    async with Relay.open(rig.plane) as relay:
+    async with Relay(rig.plane.url) as relay:
         await rig.start_operator("operator-1", env=relay.environment)
         await rig.start_hosts(1)
         door = rig.host("host-1")
@@ -43,8 +32,8 @@ async def test_what_a_dead_watch_has_not_brought_does_not_fire(rig: Rig) -> None
         due = minute_after(rig, 22)
         frozen = 0
         for before in (17, 10):  # the second time for a watch that was just renewed at the first
-            await reach(rig, due - before)
-            frozen += relay.freeze_watches(quiet=6)
+            await until_time(rig, due - before)
+            frozen += relay.freeze_quiet(6)
         assert frozen, "no connection was quiet: the watch was not found"
         rig.note(f"{frozen} quiet connections stand still")
         changed = rig.now()
@@ -77,21 +66,21 @@ async def test_a_create_that_was_under_way_is_not_started_after_a_disable(rig: R
     await install(rig, [schedule(each) for each in (*OFF, *GONE)])
     await until_shared(rig, [*OFF, *GONE])
     due = minute_after(rig, 4)
-    await reach(rig, due - 2)
+    await until_time(rig, due - 2)
     rig.arm("operator-1", "before:run-created", "wait")
     await rig.reached("operator-1", "before:run-created", within=20)
 
     async def all_but_one() -> bool:
-        return len(await runs_of(rig, due)) == len(OFF) + len(GONE) - 1
+        return len(await runs_due_at(rig, due)) == len(OFF) + len(GONE) - 1
 
     await rig.until(all_but_one, 20, "all other runs of the burst are there")
-    (held,) = {run_name(each, due) for each in (*OFF, *GONE)} - (await runs_of(rig, due)).keys()
+    (held,) = {run_name(each, due) for each in (*OFF, *GONE)} - (await runs_due_at(rig, due)).keys()
     for each in OFF:
         await rig.host("host-1").apply(schedule(each, enabled=False))
     for each in GONE:
         await rig.host("host-2").delete(each)
     done = rig.now()
-    await reach(rig, done + VISIBLE + 1)
+    await until_time(rig, done + PAUSE_VISIBLE + 1)
     rig.release("operator-1", "before:run-created")
     await rig.until(lambda: held_is_there(rig, due, held), 20, "the held run is created")
     history = await rig.collect()
@@ -100,11 +89,11 @@ async def test_a_create_that_was_under_way_is_not_started_after_a_disable(rig: R
     assert held not in calls
     others = {run_name(each, due) for each in (*OFF, *GONE)} - {held}
     assert others <= calls.keys()
-    assert max(call.begun for call in calls.values()) <= done + VISIBLE
+    assert max(call.begun for call in calls.values()) <= done + PAUSE_VISIBLE
     assert len(creates(history)[held]) == 1
     assert_holds(history)
 
 
 async def held_is_there(rig: Rig, due: float, name: str) -> bool:
     """Whether this run is stored."""
-    return name in await runs_of(rig, due)
+    return name in await runs_due_at(rig, due)

@@ -17,13 +17,13 @@ def due_times(cron: str, zone: str, begin: float, end: float) -> tuple[float, ..
     first = int(begin // _MINUTE + 1) * _MINUTE
     try:
         if zone not in _UTC:
-            start, until = _instant(first - _MINUTE), _instant(int(end // _MINUTE) * _MINUTE)
+            start, until = instant(first - _MINUTE), instant(int(end // _MINUTE) * _MINUTE)
             return tuple(due.timestamp() for due in scan(cron, zone, start, until))
         matches = Matcher(cron)
         return tuple(
             float(minute)
             for minute in range(first, int(end) + 1, _MINUTE)
-            if matches(_instant(minute).replace(tzinfo=None))
+            if matches(instant(minute).replace(tzinfo=None))
         )
     except (ValueError, TypeError, IndexError, ZeroDivisionError, OSError, AttributeError):
         return ()  # written by a hand; the conformance of the grammar is shown elsewhere
@@ -36,8 +36,9 @@ def is_due(cron: str, zone: str, due: float) -> bool:
 
 def text(due: float) -> str:
     """A due time as people read it."""
-    return f"{_instant(due):%Y-%m-%dT%H:%MZ}"
+    return f"{instant(due):%Y-%m-%dT%H:%MZ}"
 
 
-def _instant(second: float) -> datetime:
+def instant(second: float) -> datetime:
+    """A time in UTC."""
     return datetime.fromtimestamp(second, UTC)

@@ -75,6 +75,16 @@ class Command:
         """Whether it is known to have succeeded."""
         return self.returned is not None and self.error is None
 
+    @property
+    def rejected(self) -> bool:
+        """Whether the answer was that this cannot be: then it has changed nothing."""
+        return (self.error or "").startswith(("InvalidSchedule", "ScheduleCapacityExceeded"))
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether the answer was a fault of the store: then it may be stored, and undone later."""
+        return (self.error or "").startswith("SchedulerUnavailable")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

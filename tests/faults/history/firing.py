@@ -195,8 +195,7 @@ def _put_back(view: View, run: Run, due: float) -> bool:
 
 def _unsure(command: Command, deployment: str) -> bool:
     """Whether this change was answered with a fault of the store: it may be stored, and undone later."""
-    fault = (command.error or "").startswith("SchedulerUnavailable")
-    return fault and command.op in ("apply", "delete") and command.deployment_id == deployment
+    return command.unavailable and command.op in ("apply", "delete") and command.deployment_id == deployment
 
 
 def _may_be_undone(view: View, deployment: str, due: float) -> bool:

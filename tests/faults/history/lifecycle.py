@@ -110,13 +110,12 @@ def _says(rule: Rule, schedule: Mapping[str, Any]) -> bool:
 def _touches(command: Command, deployment: str) -> bool:
     if command.op == "reconcile":
         return True  # what is not in its list it removes
-    refused = (command.error or "").startswith(("InvalidSchedule", "ScheduleCapacityExceeded"))
-    return command.op in ("apply", "delete") and command.deployment_id == deployment and not refused
+    mine = command.op in ("apply", "delete") and command.deployment_id == deployment
+    return mine and not command.rejected
 
 
 def _may_follow(command: Command, last: Command) -> bool:
-    unsure = (command.error or "").startswith("SchedulerUnavailable")
-    return command.returned is None or command.returned >= last.sent or unsure
+    return command.returned is None or command.returned >= last.sent or command.unavailable
 
 
 def _disturbed(view: View, deployment: str, last: Command) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 from tests.faults.history.facts import Write
 
 FINISHED = frozenset({"Succeeded", "Failed", "Cancelled"})
+_NO_ERROR_OF_THE_REQUEST = frozenset({*range(200), 499})
+"""What is noted when the client is gone before its answer is written."""
 _SERVER_ERROR = 500
 
 
@@ -50,7 +52,8 @@ def exact_text(text: object) -> str | None:
 
 def unknown(write: Write) -> bool:
     """Whether it may have been carried out without anybody saying so: no answer, or a server's fault."""
-    return write.code is None or write.code >= _SERVER_ERROR
+    code = write.code
+    return code is None or code >= _SERVER_ERROR or code in _NO_ERROR_OF_THE_REQUEST
 
 
 def may_have_acted(write: Write) -> bool:

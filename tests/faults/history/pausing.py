@@ -131,5 +131,4 @@ def _enabled_by_nobody(view: View, command: Command, returned: float) -> Iterato
 def _explains(enabling: Command, command: Command, returned: float) -> bool:
     if enabling.op == "reconcile":
         return enabling.sent >= returned
-    unsure = (enabling.error or "").startswith("SchedulerUnavailable")
-    return enabling.returned is None or enabling.returned >= command.sent or unsure
+    return enabling.returned is None or enabling.returned >= command.sent or enabling.unavailable

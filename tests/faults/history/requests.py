@@ -11,8 +11,6 @@ from tests.faults.history.objects import exact, exact_text
 from tests.faults.history.runs import Run
 from tests.faults.history.view import View, of_run
 
-_REFUSALS = ("InvalidSchedule", "ScheduleCapacityExceeded")
-
 
 def requested(view: View) -> Iterator[Violation]:
     """All that is asked of enqueue."""
@@ -64,7 +62,7 @@ def _in_excess(view: View) -> Iterator[Violation]:
     """
     asked: Counter[tuple[str, ...]] = Counter()
     for command in view.history.commands:
-        if command.op == "enqueue" and not (command.error or "").startswith(_REFUSALS):
+        if command.op == "enqueue" and not command.rejected:
             asked[_asked(command)] += 1
     saved: defaultdict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in view.runs.values():

@@ -140,7 +140,7 @@ class Rules:
 def rule_of(stored: Object) -> Rule | None:
     """The rule that an object says, None if it has no spec or is what a deletion leaves for a while."""
     spec = field(stored, "spec")
-    if spec is None or _is_tombstone(stored):
+    if spec is None or is_tombstone(stored):
         return None
     return Rule(
         cron=" ".join(str(spec.get("cron")).split()),
@@ -162,7 +162,7 @@ def _earlier(told: Mapping[str, Any]) -> Earlier:
     )
 
 
-def _is_tombstone(stored: Object) -> bool:
+def is_tombstone(stored: Object) -> bool:
     """Marked as deleted, and in fact without a payload and disabled."""
     spec = field(stored, "spec")
     marked = _DELETED in (field(stored, "metadata", "labels") or {})

@@ -41,9 +41,7 @@ class Summary:
 
     def late(self, share: float) -> float:
         """The lateness that this share of the scheduled runs did not exceed; 0.0 without any."""
-        if not self.lateness:
-            return 0.0
-        return self.lateness[min(len(self.lateness) - 1, int(share * len(self.lateness)))]
+        return quantile(self.lateness, share)
 
     def __str__(self) -> str:
         rows = [
@@ -104,5 +102,15 @@ def _takeovers(run: Run) -> int:
     return sum(one != other for one, other in pairwise(makers))
 
 
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """What this share of the sorted figures does not exceed; 0.0 without any."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """How many there are of each, by name; empty without any."""
+    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name])
+
+
 def _told(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts)) or "none"
+    return counted(counts) or "none"

@@ -17,7 +17,6 @@ import aiohttp
 from tests.faults.history.facts import Role
 from tests.faults.stage.clock import Clock
 from tests.faults.stage.rig import Rig
-from tests.faults.store.health import health
 
 State = Literal["down", "starting", "up", "hit", "ending"]
 _BACKOFF: Final = 1.0
@@ -107,19 +106,11 @@ class Crew:
 
     async def kill(self, name: str, away: float) -> bool:
         """SIGKILL; back after `away` seconds."""
-        member = self.members[name]
-        if not self._is_up(member):
-            return False
-        await self._end(member, "kill", away)
-        return True
+        return await self._end_if_up(name, "kill", away)
 
     async def terminate(self, name: str, away: float) -> bool:
         """SIGTERM; `away` seconds after its end it is started again."""
-        member = self.members[name]
-        if not self._is_up(member):
-            return False
-        await self._end(member, "terminate", away)
-        return True
+        return await self._end_if_up(name, "terminate", away)
 
     async def roll(self, role: Role) -> None:
         """One after the other: ended politely, started again, ready; then the next."""
@@ -169,6 +160,13 @@ class Crew:
     def _is_up(self, member: Member) -> bool:
         return member.state == "up" and self._runs(member.name)
 
+    async def _end_if_up(self, name: str, how: str, away: float) -> bool:
+        member = self.members[name]
+        if not self._is_up(member):
+            return False
+        await self._end(member, how, away)
+        return True
+
     async def _end(self, member: Member, how: str, away: float) -> None:
         member.state = "ending"
         starting, member.starting = member.starting, None
@@ -210,7 +208,7 @@ class Crew:
             code, complaint = 0, ""
             with contextlib.suppress(aiohttp.ClientError, TimeoutError, KeyError):
                 async with asyncio.timeout(_PROBE_PERIOD):
-                    code, complaint = await health(self.rig, member.name, "healthz")
+                    code, complaint = await self.rig.health(member.name, "healthz")
             failing = code == HTTPStatus.SERVICE_UNAVAILABLE and member.state in ("up", "starting")
             failures = failures + 1 if failing else 0
             if failures >= _PROBE_FAILURES:

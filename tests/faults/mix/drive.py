@@ -15,9 +15,9 @@ from astrabox.seams.scheduler import Schedule, SchedulerError
 from tests.faults.history.facts import Role
 from tests.faults.mix.crew import Crew
 from tests.faults.mix.steps import SINGLE, WORKLOAD, Step
+from tests.faults.scenes.minutes import minute_after, until_time
 from tests.faults.stage.rig import Rig
 
-MINUTE: Final = 60.0
 _CALM: Final = 50.0
 """The time until operators have recovered from any fault, a Lease has run out and a due time is caught up."""
 _HEAL_PAUSE: Final = 3.0
@@ -52,12 +52,12 @@ class Driver:
         """All steps: those of second 0 at once, then from the next whole minute each at its time."""
         async with asyncio.TaskGroup() as group:
             first = [group.create_task(self._step(step)) for step in steps if step.at == 0]
-            begin = MINUTE * -(-self._rig.now() // MINUTE)
+            begin = minute_after(self._rig, 0)
             await asyncio.gather(*first)
             self._rig.note(f"the plan begins at {begin:.0f}")
             for step in steps:
                 if step.at > 0:
-                    await asyncio.sleep(begin + step.at - self._rig.now())
+                    await until_time(self._rig, begin + step.at)
                     group.create_task(self._step(step))
 
     async def _step(self, step: Step) -> None:
@@ -202,7 +202,7 @@ class Driver:
         await asyncio.sleep(_HEAL_PAUSE)
         await crew.kill(crew.names("host")[-1], 0.0)
         await crew.all_up()
-        await asyncio.sleep(max(0.0, calm_over - rig.now()))
+        await until_time(rig, calm_over)
 
     async def end_schedules(self) -> None:
         """Delete every Deployment: no further due time keeps the rest from coming."""

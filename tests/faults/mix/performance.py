@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from astrabox.host_deployments import DeploymentRecords
-from astrabox_scheduler_crds.labels import DELETED_LABEL, SCHEDULE_PLURAL
+from astrabox.seams.scheduler import Schedule
 from tests.faults.history.facts import History
 from tests.faults.mix.crew import Crew
 from tests.faults.mix.drive import Done, Driver
 from tests.faults.mix.plan import Density, plan, skews
 from tests.faults.mix.steps import Step
+from tests.faults.scenes.processes import host_settings, operator_settings
+from tests.faults.scenes.schedules import stored_rules
 from tests.faults.stage.rig import Rig
 from tools.controlplane import ControlPlane
 
 SETTINGS: Final[Mapping[str, str]] = {
     # Else a run that failed several times waits for minutes, and the end with it.
-    "ASTRABOX_SCHEDULER_KUBERNETES_RETRY_MAX_DELAY_SECONDS": "15",
+    **host_settings(RETRY_MAX_DELAY_SECONDS=15),
     # So that what a whole plan has missed is still to be caught up in the calm at its end.
-    "ASTRABOX_SCHEDULER_OPERATOR_CATCH_UP_WINDOW_SECONDS": "1200",
+    **operator_settings(CATCH_UP_WINDOW_SECONDS=1200),
 }
 SETTLE_SECONDS: Final = 300.0
 
@@ -98,7 +99,7 @@ async def _from_plan_to_rest(rig: Rig, driver: Driver, steps: Sequence[Step]) ->
     await driver.carry_out(steps)
     rig.note("the plan is over: everything is healed")
     await driver.heal()
-    differing = _differing(DeploymentRecords(rig.actors.deployments), await rig.objects(SCHEDULE_PLURAL))
+    differing = _differing(DeploymentRecords(rig.actors.deployments), await stored_rules(rig))
     await driver.end_schedules()
     return differing
 
@@ -109,20 +110,10 @@ def _keep_logs(rig: Rig, folder: Path) -> None:
         shutil.copy(log, folder)
 
 
-def _differing(records: DeploymentRecords, stored: list[dict[str, Any]]) -> tuple[str, ...]:
+def _differing(records: DeploymentRecords, found: Mapping[str, Schedule]) -> tuple[str, ...]:
     wanted = {
-        rule.deployment_id: (" ".join(rule.cron.split()), rule.timezone, rule.enabled, dict(rule.payload))
+        rule.deployment_id: replace(rule, cron=" ".join(rule.cron.split()), payload=dict(rule.payload))
         for rule in records.all()
-    }
-    found = {
-        each["spec"]["deploymentId"]: (
-            each["spec"]["cron"],
-            each["spec"]["timeZone"],
-            each["spec"].get("enabled", True),
-            json.loads(each["spec"]["payload"]),
-        )
-        for each in stored
-        if DELETED_LABEL not in each["metadata"].get("labels", {})
     }
     return tuple(
         f"{each!r:.60}: AstraBox has {wanted.get(each)}, stored is {found.get(each)}"

@@ -18,6 +18,7 @@ SECONDS: Final = 120.0
 _SEEDS_A_RUN: Final = 100
 
 
+@pytest.mark.waits(240)
 @pytest.mark.parametrize("part", range(2))
 async def test_a_random_mix_keeps_every_guarantee(
     plane: ControlPlane, seed: int, part: int, tmp_path: Path

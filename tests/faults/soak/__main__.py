@@ -16,27 +16,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 
 from astrabox_scheduler_crds.labels import RUN_PLURAL
-from tests.definitions import install_definitions
 from tests.faults.history.check import check, told
-from tests.faults.history.summary import summary_of
+from tests.faults.history.summary import counted, summary_of
 from tests.faults.mix.crew import Crew
 from tests.faults.mix.drive import Driver
 from tests.faults.mix.performance import Troupe, perform
 from tests.faults.mix.plan import Density
+from tests.faults.scenes.runs import phase
 from tests.faults.soak.figures import Figures, machine
-from tests.faults.stage.audit import audit_flags
-from tests.faults.stage.clock import find_library
-from tests.faults.stage.ports import steady_ports
-from tests.faults.stage.proxies import PROGRAM
+from tests.faults.stage.plane import ensure_programs, fault_plane
 from tests.faults.stage.rig import Rig
-from tools.controlplane import ControlPlane, ensure_binaries
+from tools.controlplane import ControlPlane
 
 SOAK: Final = Density(
     deployments=60,
@@ -54,14 +50,6 @@ ROUND_SECONDS: Final = 600.0
 _AROUND_SECONDS: Final = 150.0
 """Start, heal, rest and check of a round."""
 _SHORTEST_SECONDS: Final = 60.0
-
-
-@contextlib.contextmanager
-def fault_plane() -> Iterator[ControlPlane]:
-    """A control plane of its own with our resources."""
-    with ControlPlane(apiserver_flags=audit_flags, choose_ports=steady_ports) as plane:
-        install_definitions(plane)
-        yield plane
 
 
 class Progress:
@@ -86,11 +74,11 @@ class Progress:
         phases: Counter[str] = Counter()
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, RuntimeError, OSError):
             runs = await rig.objects(RUN_PLURAL)
-            phases.update(run.get("status", {}).get("phase", "Queued") for run in runs)
+            phases.update(phase(run) for run in runs)
         ends = sum(
             count for what, count in crew.counts.items() if what.split()[0] in ("kill", "terminate", "died")
         )
-        seen = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
+        seen = counted(phases)
         minutes = (time.time() - self._figures.began) / 60
         return (
             f"{minutes:5.1f} min, round {self._figures.rounds + 1}: {ends} processes ended, "
@@ -146,9 +134,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--report", type=Path, help="file for the table")
     options = parser.parse_args()
-    find_library()
-    ensure_binaries()
-    ensure_binaries((PROGRAM,))
+    ensure_programs()
     logs = Path(tempfile.mkdtemp(prefix="astrabox-soak-"))
     figures = Figures(options.seed, time.time())
     say(f"soak of {options.minutes:g} minutes, --seed {options.seed}, on {machine()}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.history.facts import Violation
-from tests.faults.history.summary import Summary
+from tests.faults.history.summary import Summary, counted, quantile
 from tests.faults.mix.performance import Performance
 from tests.faults.mix.steps import WORKLOAD
 
@@ -63,9 +62,7 @@ class Figures:
 
     def late(self, share: float) -> float:
         """The lateness in seconds that this share of the scheduled runs did not exceed."""
-        if not self.lateness:
-            return 0.0
-        return self.lateness[min(len(self.lateness) - 1, int(share * len(self.lateness)))]
+        return quantile(self.lateness, share)
 
     def table(self) -> str:
         """Markdown."""
@@ -75,16 +72,16 @@ class Figures:
         rows = {
             "seed": str(self.seed),
             "duration": f"{self.seconds / 60:.0f} min in {self.rounds} rounds",
-            "process kills": f"{self.killed} by SIGKILL; {_told(ends)}",
+            "process kills": f"{self.killed} by SIGKILL; {counted(ends)}",
             "process starts": str(started),
-            "restarts of the store": _told(self.outages),
-            "faults": _told({kind: count for kind, count in self.steps.items() if kind not in WORKLOAD}),
-            "commands": _told(self.commands),
-            "due times": _told(self.due),
-            "runs": _told(self.runs),
+            "restarts of the store": counted(self.outages),
+            "faults": counted({kind: count for kind, count in self.steps.items() if kind not in WORKLOAD}),
+            "commands": counted(self.commands),
+            "due times": counted(self.due),
+            "runs": counted(self.runs),
             "handler calls": f"{self.calls}, {self.takeovers} changes of process",
             "lateness": ", ".join(late),
-            "lost, doubled, stuck, or any other violation": _told(self.violations) or "0",
+            "lost, doubled, stuck, or any other violation": counted(self.violations) or "0",
             "machine": machine(),
         }
         lines = [f"| {name} | {value} |" for name, value in rows.items()]
@@ -98,7 +95,3 @@ def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     return f"{os.cpu_count()} x {model}, {memory:.0f} GiB, {system}"
-
-
-def _told(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import Literal
 
 import aiohttp
 
@@ -30,7 +31,9 @@ PREFIXES: Mapping[Role, str] = {
     "operator": "ASTRABOX_SCHEDULER_OPERATOR_",
 }
 READY_SECONDS = 120.0
-_POLL_SECONDS = 0.05
+HealthPage = Literal["healthz", "readyz"]
+_PROBE_SECONDS = 2.0
+_POLL_SECONDS = 0.2
 _FOREIGN = ("ASTRABOX_", "ETCD_", "KUBE", "PYTEST_", "FAKETIME", "LD_PRELOAD")
 
 
@@ -169,18 +172,26 @@ class Actors:
         """The end of its log."""
         return self.processes.log_tail(name, lines)
 
+    async def health(self, name: str, page: HealthPage) -> tuple[int, str]:
+        """Status code and text of what an operator says of itself; 0 if nobody listens. Raises KeyError."""
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://{HOST}:{self._health[name]}/{page}") as answer,
+            ):
+                return answer.status, await answer.text()
+        except aiohttp.ClientConnectionError:
+            return 0, "nobody listens"
+
     async def _is_ready(self, life: LifeSoFar) -> bool:
         if life.role == "host":
             return self.socket(life.name).exists()
         try:
-            timeout = aiohttp.ClientTimeout(total=2)
-            async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
-                session.get(f"http://{HOST}:{self._health[life.name]}/readyz") as answer,
-            ):
-                return answer.status == HTTPStatus.OK
+            async with asyncio.timeout(_PROBE_SECONDS):
+                code, _ = await self.health(life.name, "readyz")
         except (aiohttp.ClientError, TimeoutError):
             return False
+        return code == HTTPStatus.OK
 
     async def _port(self, name: str) -> int:
         if name not in self.proxies:

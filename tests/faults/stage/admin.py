@@ -85,9 +85,9 @@ class Admin:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
 
-    async def items(self, namespace: str, plural: str) -> list[dict[str, Any]]:
-        """All objects of one of our resources."""
-        found = await self.call("GET", f"{SCHEDULER_API}/namespaces/{namespace}/{plural}")
+    async def items(self, namespace: str, plural: str, api: str = SCHEDULER_API) -> list[dict[str, Any]]:
+        """All objects of a resource, by default one of ours."""
+        found = await self.call("GET", f"{api}/namespaces/{namespace}/{plural}")
         items: list[dict[str, Any]] = found["items"]
         return items
 

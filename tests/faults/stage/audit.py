@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from tests.faults.history.facts import Write
+from tests.faults.history.objects import unknown
 from tests.faults.stage.revisions import Version
 
 _LOG = "audit.log"
@@ -99,12 +99,6 @@ class _Request:
     version: int | None
     sent: Mapping[str, Any]
 
-    @property
-    def unsure(self) -> bool:
-        """Whether it may have been carried out without anybody saying so: no answer, or a server's fault."""
-        code = self.write.code
-        return code is None or code >= HTTPStatus.INTERNAL_SERVER_ERROR
-
 
 def _joined(stages: Sequence[Mapping[str, Any]]) -> _Request:
     """One request from what was noted at its stages."""
@@ -142,12 +136,18 @@ def _with_versions(found: Sequence[_Request], versions: Mapping[tuple[str, int],
         write, number = request.write, request.version
         if number is not None and (made := versions.get((write.resource, number))) is not None:
             writes.append(replace(write, after=made.object))
-        elif request.unsure and (made := next((v for v in free if _may_be(request, v)), None)) is not None:
+        elif _untold(request) and (made := next((v for v in free if _may_be(request, v)), None)) is not None:
             free.remove(made)
             writes.append(replace(write, name=made.name, after=made.object))
         else:
             writes.append(write)
     return writes
+
+
+def _untold(request: _Request) -> bool:
+    """Whether the log does not say what was made: nobody knows, or the client was gone before the answer."""
+    made_unseen = request.write.succeeded and request.write.verb == "create" and request.version is None
+    return unknown(request.write) or made_unseen
 
 
 def _may_be(request: _Request, version: Version) -> bool:

@@ -46,7 +46,7 @@ class Identities:
             await self._bind(name, _ROLES[role])
             (folder / "ca.crt").write_text(self._authority)
             (folder / "namespace").write_text(self._namespace)
-            await self._issue(name)
+            await self.issue(name)
         return folder
 
     def token(self, name: str) -> str:
@@ -60,15 +60,15 @@ class Identities:
     async def rotate(self, name: str) -> None:
         """Write a new token, then revoke the old one, and wait until the API server refuses it."""
         old, secret = self.token(name), self._secrets[name]
-        await self._issue(name)
-        await self._admin.delete(f"{self._core('secrets')}/{secret}")
-        deadline = time.monotonic() + _REVOKED_SECONDS
-        while await self._admin.status("GET", "/version", token=old) != HTTPStatus.UNAUTHORIZED:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the old token of {name} is still good after {_REVOKED_SECONDS:g} s")
-            await asyncio.sleep(0.2)
+        await self.issue(name)
+        await self._revoke(name, old, secret)
 
-    async def _issue(self, name: str) -> None:
+    async def revoke(self, name: str) -> None:
+        """Revoke the token in use, and wait until the API server refuses it."""
+        await self._revoke(name, self.token(name), self._secrets[name])
+
+    async def issue(self, name: str) -> None:
+        """Write a new token."""
         secret = f"{name}-{secrets.token_hex(4)}"
         made = await self._admin.create(self._core("secrets"), {"metadata": {"name": secret}})
         bound = {"kind": "Secret", "apiVersion": "v1", "name": secret, "uid": made["metadata"]["uid"]}
@@ -83,6 +83,14 @@ class Identities:
         draft.write_text(answer["status"]["token"] + "\n")
         draft.replace(token)
         self._secrets[name] = secret
+
+    async def _revoke(self, name: str, token: str, secret: str) -> None:
+        await self._admin.delete(f"{self._core('secrets')}/{secret}")
+        deadline = time.monotonic() + _REVOKED_SECONDS
+        while await self._admin.status("GET", "/version", token=token) != HTTPStatus.UNAUTHORIZED:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the old token of {name} is still good after {_REVOKED_SECONDS:g} s")
+            await asyncio.sleep(0.2)
 
     async def _bind(self, name: str, role: str) -> None:
         body = {

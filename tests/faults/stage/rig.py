@@ -9,12 +9,12 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from tests.faults.history.facts import Call, History
 from tests.faults.stage import refusals
-from tests.faults.stage.actors import Actors
+from tests.faults.stage.actors import Actors, HealthPage
 from tests.faults.stage.admin import SCHEDULER_API, Admin
 from tests.faults.stage.audit import audit_position
 from tests.faults.stage.clock import Clock
@@ -32,7 +32,8 @@ from tools.controlplane.processes import Processes
 
 Predicate = Callable[[], bool | Awaitable[bool]]
 _LEASES = "/apis/coordination.k8s.io/v1"
-_PLURALS = {"runinvocations": SCHEDULER_API, "deploymentschedules": SCHEDULER_API, "leases": _LEASES}
+_EVENTS = "/apis/events.k8s.io/v1"
+_APIS = {"runinvocations": SCHEDULER_API, "deploymentschedules": SCHEDULER_API, "leases": _LEASES}
 
 
 class Rig(Outages):
@@ -223,6 +224,14 @@ class Rig(Outages):
         self.note(f"the token of {name} is another one")
 
     @asynccontextmanager
+    async def answering_401(self, name: str) -> AsyncIterator[None]:
+        """Every request of this process is refused for its token; afterwards it finds another one."""
+        with self.hindered(name):
+            await self._identities.revoke(name)
+            yield
+            await self._identities.issue(name)
+
+    @asynccontextmanager
     async def answering_429(self, names: Sequence[str]) -> AsyncIterator[None]:
         """The API server rejects every request of these processes."""
         with self.hindered(*names):
@@ -250,15 +259,15 @@ class Rig(Outages):
 
     async def objects(self, plural: str) -> list[dict[str, Any]]:
         """All runinvocations, deploymentschedules or leases of the namespace; around all proxies."""
-        found = await self._admin.call("GET", f"{_PLURALS[plural]}/namespaces/{self.namespace}/{plural}")
-        items: list[dict[str, Any]] = found["items"]
-        return items
+        return await self._admin.items(self.namespace, plural, _APIS[plural])
 
     async def events(self) -> list[dict[str, Any]]:
         """All Events of the namespace."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        items: list[dict[str, Any]] = (await self._admin.call("GET", path))["items"]
-        return items
+        return await self._admin.items(self.namespace, "events", _EVENTS)
+
+    async def health(self, name: str, page: HealthPage) -> tuple[int, str]:
+        """Status code and text of what an operator says of itself; 0 if nobody listens."""
+        return await self.actors.health(name, page)
 
     def calls(self) -> list[Call]:
         """The handler calls so far, in order of their begin."""
@@ -274,16 +283,25 @@ class Rig(Outages):
         """Add a line to the timeline."""
         self.journal.note(text)
 
-    async def until(self, predicate: Predicate, within: float, what: str = "it", every: float = 0.1) -> None:
-        """Ask until `predicate` holds, sync or async. Raises AssertionError with the timeline's end."""
+    async def until(
+        self, predicate: Predicate, within: float, what: str = "it", every: float | None = None
+    ) -> None:
+        """Ask until `predicate` holds, sync or async. Raises AssertionError with the timeline's end.
+
+        Every 0.1 s, or every 0.5 s what is async: that lists objects, which costs the API server more
+        than all that the product asks of it.
+        """
         deadline = time.monotonic() + within
         while True:
             answer = predicate()
-            if await answer if inspect.isawaitable(answer) else answer:
+            pause = every or 0.1
+            if inspect.isawaitable(answer):
+                answer, pause = await answer, every or 0.5
+            if answer:
                 return
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {within:g} s: {what}\n{self.timeline()}")
-            await asyncio.sleep(every)
+            await asyncio.sleep(pause)
 
     def timeline(self, lines: int = 30, log_lines: int = 8) -> str:
         """The last lines of what was done, and of every process's log."""
@@ -334,6 +352,14 @@ class Rig(Outages):
             },
         }
         await self._admin.create(f"{_LEASES}/namespaces/{self.namespace}/leases", lease)
+
+
+class OpenRig(Protocol):
+    """The fixture that opens a rig with settings of the test's own."""
+
+    async def __call__(self, settings: Mapping[str, str] | None = None) -> Rig:
+        """See `Rig.open`."""
+        ...
 
 
 async def _awaited(work: Awaitable[None]) -> None:

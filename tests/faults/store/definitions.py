@@ -52,7 +52,7 @@ def _schema(crd: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-async def install(rig: Rig, definitions: list[dict[str, Any]]) -> None:
+async def _install(rig: Rig, definitions: list[dict[str, Any]]) -> None:
     """`kubectl apply`, and wait until the API server publishes exactly these fields."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions})
     await rig.kubectl("apply", "-f", "-", input=text)
@@ -68,8 +68,8 @@ async def install(rig: Rig, definitions: list[dict[str, Any]]) -> None:
 @asynccontextmanager
 async def installed(rig: Rig, definitions: list[dict[str, Any]]) -> AsyncIterator[None]:
     """These inside, the present ones afterwards whatever happens: other tests use the same API server."""
-    await install(rig, definitions)
+    await _install(rig, definitions)
     try:
         yield
     finally:
-        await install(rig, present())
+        await _install(rig, present())

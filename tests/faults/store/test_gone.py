@@ -8,20 +8,13 @@ import pytest
 
 from astrabox_scheduler_crds import labels
 from tests.faults.history.check import assert_holds
+from tests.faults.scenes.calls import assert_called_once
+from tests.faults.scenes.minutes import minute_after, until_time
+from tests.faults.scenes.processes import host_lease, start
+from tests.faults.scenes.runs import create_run, ended_as, run_name, until_phase
+from tests.faults.scenes.schedules import apply_all, delete_all, schedule
 from tests.faults.stage.rig import Rig
-from tests.faults.store.scenes import (
-    apply_all,
-    calls,
-    create_run,
-    ends,
-    lease_of,
-    minutely,
-    next_due,
-    run_at,
-    start,
-    until_phase,
-    until_time,
-)
+from tests.faults.store.changes import AFTER, BEFORE, assert_changes_count, change_meanwhile
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
@@ -44,23 +37,20 @@ def _path(rig: Rig, plural: str) -> str:
     return f"/apis/{labels.API_VERSION}/namespaces/{rig.namespace}/{plural}"
 
 
+@pytest.mark.waits(120)
 async def test_both_sides_list_again(rig: Rig) -> None:
     """WA-12, FI-14: cut off until 410 is the answer: what changed meanwhile is honoured, nothing is lost."""
     await start(rig, operators=1, hosts=2)
-    await apply_all(rig, "host-2", [minutely(name) for name in ("steady", "off", "gone", "edited")])
-    mine = await lease_of(rig, "host-1")
-    due = next_due(rig, 14)
+    await apply_all(rig, "host-2", [schedule(name) for name in BEFORE])
+    mine = await host_lease(rig, "host-1")
+    due = minute_after(rig, 14)
     await until_time(rig, due - 12)
     versions = {
         plural: await version_now(rig, plural) for plural in (labels.RUN_PLURAL, labels.SCHEDULE_PLURAL)
     }
     for process in ("operator-1", "host-1"):
         await rig.proxy(process).cut()
-    door = rig.host("host-2")
-    await door.apply(minutely("off", enabled=False))
-    await door.delete("gone")
-    await door.apply(minutely("fresh"))
-    await door.apply(minutely("edited", {"n": 2}))
+    await change_meanwhile(rig, "host-2")
     await create_run(rig, "by-hand", {}, assignee=mine)
     await rig.kill_apiserver()
     await rig.start_apiserver()
@@ -68,16 +58,13 @@ async def test_both_sides_list_again(rig: Rig) -> None:
         assert await is_gone(rig, plural, version), f"{plural} at {version}"
     for process in ("operator-1", "host-1"):
         await rig.proxy(process).mend()
-    wanted = [run_at(name, each) for name in ("steady", "fresh", "edited") for each in (due, due + 60)]
-    await until_phase(rig, ["by-hand"], {"Succeeded"}, within=40)
-    await until_phase(rig, wanted, {"Succeeded"}, within=due + 80 - rig.now())
-    for name in ("steady", "fresh", "edited"):
-        await door.delete(name)
+    dues = [due, due + 60]
+    wanted = [run_name(name, each) for name in AFTER for each in dues]
+    await until_phase(rig, ["by-hand"], "Succeeded", within=40)
+    await until_phase(rig, wanted, "Succeeded", within=due + 80 - rig.now())
+    await delete_all(rig, "host-2", AFTER)
     history = await rig.collect()
-    assert ends(history, [*wanted, "by-hand"]) == {"Succeeded": 7}
-    for name in (*wanted, "by-hand"):
-        assert calls(history, name) == {"start_session": 1, "admit_turn": 1}, name
-    for each in (due, due + 60):
-        assert history.runs[run_at("edited", each)]["spec"]["payload"] == '{"n":2}'
-        assert not {run_at("off", each), run_at("gone", each)} & history.runs.keys()
+    assert_changes_count(history, dues)
+    assert ended_as(history, ["by-hand"]) == {"Succeeded": 1}
+    assert_called_once(history, ["by-hand"])
     assert_holds(history)

@@ -12,23 +12,22 @@ from astrabox.seams.scheduler import ScheduledRun, SchedulerUnavailable
 from astrabox_scheduler_crds.names import deployment_key
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import Object
-from tests.faults.stage.rig import Rig
-from tests.faults.store.scenes import (
-    FINISHED,
+from tests.faults.history.objects import FINISHED
+from tests.faults.scenes.calls import assert_called_once, step_counts
+from tests.faults.scenes.minutes import minute_after
+from tests.faults.scenes.objects import status
+from tests.faults.scenes.processes import start
+from tests.faults.scenes.runs import RUN_NOW, behaving, ended_as, enqueue, run_name, runs, until_phase
+from tests.faults.scenes.schedules import (
+    ONCE_A_YEAR,
     apply_all,
-    behaving,
-    calls,
-    ends,
-    minutely,
-    next_due,
-    refused,
-    run_at,
-    runs,
+    delete_all,
+    schedule,
     schedules,
-    start,
-    until_phase,
-    until_told_fired,
+    until_settled_to,
 )
+from tests.faults.stage.rig import Rig
+from tests.faults.store.refusal import refused
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
@@ -55,7 +54,7 @@ def status_of(rig: Rig, names: list[str], holds: Callable[[Object], bool]) -> Ar
 
     async def arrived() -> bool:
         found = await runs(rig)
-        return any(holds(found[name].get("status") or {}) for name in names if name in found)
+        return any(holds(status(found[name])) for name in names if name in found)
 
     return arrived
 
@@ -72,17 +71,16 @@ async def test_no_step_of_a_run_is_repeated_for_a_lost_answer(rig: Rig) -> None:
     ended: dict[str, str] = {}
     for point, (payload, holds) in points.items():
         rig.arm("host-1", f"before:{point}", "wait")
-        run = await rig.host("host-1").enqueue("d", payload, trigger="manual")
-        async with answer_lost(rig, "host-1", point, status_of(rig, [run.run_id], holds)):
+        (ended[point],) = await enqueue(rig, "host-1", payload)
+        async with answer_lost(rig, "host-1", point, status_of(rig, [ended[point]], holds)):
             pass
-        ended[point] = run.run_id
-        await until_phase(rig, [run.run_id], FINISHED, within=60)
+        await until_phase(rig, [ended[point]], *FINISHED, within=60)
     history = await rig.collect()
     assert set(history.runs) == set(ended.values())
-    assert ends(history, ended.values()) == {"Succeeded": len(points)}
+    assert ended_as(history, ended.values()) == {"Succeeded": len(points)}
     for point, name in ended.items():
         again = 2 if point == "failure-saved" else 1
-        assert calls(history, name) == {"start_session": again, "admit_turn": 1}, point
+        assert step_counts(history, name) == {"start_session": again, "admit_turn": 1}, point
         assert history.runs[name]["status"]["attempts"] == again, point
     assert_holds(history)
 
@@ -91,9 +89,9 @@ async def test_run_of_a_due_time_whose_create_looks_failed(rig: Rig) -> None:
     """G2: both operators lose the answer to a create: one run for each due time, dispatched once."""
     await start(rig, operators=2, hosts=1)
     names = [f"d{number}" for number in range(12)]
-    await apply_all(rig, "host-1", [minutely(name) for name in names])
-    due = next_due(rig, 5)
-    wanted = [run_at(name, due) for name in names]
+    await apply_all(rig, "host-1", [schedule(name) for name in names])
+    due = minute_after(rig, 5)
+    wanted = [run_name(name, due) for name in names]
     for operator in ("operator-1", "operator-2"):
         rig.arm(operator, "before:run-created", "wait")
     lost = [
@@ -104,13 +102,11 @@ async def test_run_of_a_due_time_whose_create_looks_failed(rig: Rig) -> None:
         task.cancel()  # all schedules are the other one's share
     assert done, "no operator has reached a create"
     await asyncio.gather(*done)
-    await until_phase(rig, wanted, {"Succeeded"}, within=60)
-    await until_told_fired(rig, names, due, within=30)
-    for name in names:
-        await rig.host("host-1").delete(name)
+    await until_phase(rig, wanted, "Succeeded", within=60)
+    await until_settled_to(rig, names, due, within=30)
+    await delete_all(rig, "host-1", names)
     history = await rig.collect()
-    for name in wanted:
-        assert calls(history, name) == {"start_session": 1, "admit_turn": 1}, name
+    assert_called_once(history, wanted)
     assert_holds(history)
 
 
@@ -133,10 +129,10 @@ async def test_run_now_whose_create_looks_failed(rig: Rig) -> None:
     async with answer_lost(rig, "host-1", "run-created", there(rig)):
         assert not asked.done()
     answer = await asked
-    await until_phase(rig, [answer.run_id], {"Succeeded"}, within=60)
+    await until_phase(rig, [answer.run_id], "Succeeded", within=60)
     history = await rig.collect()
     assert set(history.runs) == {answer.run_id}
-    assert calls(history, answer.run_id) == {"start_session": 1, "admit_turn": 1}
+    assert_called_once(history, [answer.run_id])
     assert_holds(history)
 
 
@@ -148,9 +144,9 @@ async def test_run_now_that_is_refused_leaves_nothing_behind(rig: Rig) -> None:
         await rig.proxy("host-1").cut()
         assert await refused(lambda: asked)
     (lost,) = await runs(rig)
-    await until_phase(rig, [lost], {"Cancelled"}, within=30)
-    again = (await rig.host("host-1").enqueue("d", {"n": 1}, trigger="manual")).run_id
-    await until_phase(rig, [again], {"Succeeded"}, within=30)
+    await until_phase(rig, [lost], "Cancelled", within=30)
+    (again,) = await enqueue(rig, "host-1", {"n": 1})
+    await until_phase(rig, [again], "Succeeded", within=30)
     history = await rig.collect()
     assert set(history.runs) == {lost, again}
     assert {call.run_id for call in history.calls} == {again}
@@ -164,10 +160,10 @@ async def test_run_now_that_is_refused_beyond_the_lease(rig: Rig) -> None:
     async with answer_lost(rig, "host-1", "run-created", there(rig)):
         assert await refused(lambda: asked)
         (lost,) = await runs(rig)
-        await until_phase(rig, [lost], {"Succeeded"}, within=40)
+        await until_phase(rig, [lost], "Succeeded", within=40)
     history = await rig.collect()
     assert set(history.runs) == {lost}
-    assert calls(history, lost) == {"start_session": 1, "admit_turn": 1}
+    assert_called_once(history, [lost])
     assert {call.host for call in history.calls} == {"host-2"}
     assert_holds(history)
 
@@ -175,7 +171,7 @@ async def test_run_now_that_is_refused_beyond_the_lease(rig: Rig) -> None:
 async def lost_run_now(rig: Rig) -> asyncio.Future[ScheduledRun]:
     """Ask host-1 for a run, which is held before it is created."""
     rig.arm("host-1", "before:run-created", "wait")
-    return asyncio.ensure_future(rig.host("host-1").enqueue("d", {"n": 1}, trigger="manual"))
+    return asyncio.ensure_future(rig.host("host-1").enqueue(RUN_NOW, {"n": 1}))
 
 
 def there(rig: Rig) -> Arrived:
@@ -191,8 +187,8 @@ async def test_schedule_whose_write_looks_failed(rig: Rig) -> None:
     """G9: create, edit and delete are found out: AstraBox is told that they were done, and they were."""
     await rig.start_hosts(1)
     door = rig.host("host-1")
-    rule = minutely("d", cron="0 0 1 1 *", payload={"n": 1})
-    edited = minutely("d", cron="0 0 1 1 *", payload={"n": 2}, enabled=False)
+    rule = schedule("d", ONCE_A_YEAR, n=1)
+    edited = schedule("d", ONCE_A_YEAR, n=2, enabled=False)
     steps: list[tuple[str, Callable[[], Awaitable[None]], str | None]] = [
         ("schedule-created", lambda: door.apply(rule), '{"n":1}'),
         ("schedule-updated", lambda: door.apply(edited), '{"n":2}'),
@@ -213,7 +209,7 @@ async def test_schedule_of_a_refused_command_is_put_back(rig: Rig, command: str)
     """G9: the answer is lost for longer than AstraBox waits: it is told so, and the old state comes back."""
     await rig.start_hosts(1)
     door = rig.host("host-1")
-    rule, edited = (minutely("d", cron="0 0 1 1 *", payload={"n": n}) for n in (1, 2))
+    rule, edited = (schedule("d", ONCE_A_YEAR, n=n) for n in (1, 2))
     if command != "create":
         await door.apply(rule)
     before = await payload_of(rig)

@@ -11,26 +11,25 @@ import pytest
 from astrabox.seams.scheduler import Schedule, ScheduledRun
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History, Object
-from tests.faults.stage.rig import Rig
-from tests.faults.store.scenes import (
-    FINISHED,
-    apply_all,
+from tests.faults.history.objects import FINISHED
+from tests.faults.scenes.calls import step_counts
+from tests.faults.scenes.minutes import minute_after, until_time
+from tests.faults.scenes.processes import start
+from tests.faults.scenes.runs import (
+    RUN_NOW,
     behaving,
-    calls,
-    ends,
-    minutely,
-    next_due,
-    of_deployment,
+    ended_as,
+    enqueue,
     phase,
-    refused,
-    run_at,
+    run_name,
     runs,
-    schedules,
-    start,
+    runs_of_deployment,
+    until_fired,
     until_phase,
-    until_there,
-    until_time,
 )
+from tests.faults.scenes.schedules import ONCE_A_YEAR, apply_all, delete_all, schedule, schedules
+from tests.faults.stage.rig import Rig
+from tests.faults.store.refusal import refused
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
@@ -54,8 +53,7 @@ async def at_every_step(rig: Rig, host: str) -> list[str]:
         behaving(admit_turn="fail:1"),
         behaving(start_session="permanent"),
     ]
-    door = rig.host(host)
-    return [(await door.enqueue("hand", payload, trigger="manual")).run_id for payload in payloads]
+    return [name for payload in payloads for name in await enqueue(rig, host, payload)]
 
 
 @pytest.mark.parametrize("what", ["etcd", "both"])
@@ -63,12 +61,12 @@ async def test_due_time_and_runs_in_progress_survive(rig: Rig, what: str) -> Non
     """RE-01, FI-14: killed over a due time with runs at every step: all are there once and end."""
     await start(rig, operators=2, hosts=2)
     rules = [
-        minutely("plain"),
-        minutely("slow", behaving(start_session="hang:2")),
-        minutely("fails", behaving(start_session="fail:1")),
+        schedule("plain"),
+        schedule("slow", **behaving(start_session="hang:2")),
+        schedule("fails", **behaving(start_session="fail:1")),
     ]
     await apply_all(rig, "host-1", [*rules, yearly("kept"), yearly("doomed")])
-    due = next_due(rig, 12)
+    due = minute_after(rig, 12)
     await until_time(rig, due - 9)
     hand = [*await at_every_step(rig, "host-1"), *await at_every_step(rig, "host-2")]
     await until_time(rig, due - 4)
@@ -76,22 +74,23 @@ async def test_due_time_and_runs_in_progress_survive(rig: Rig, what: str) -> Non
     failed = await commands_meanwhile(rig)
     await until_time(rig, due - 4 + DOWN)
     await rig.restore()
-    names = [run_at(rule.deployment_id, due) for rule in rules]
-    await until_there(rig, names, within=60)
-    await until_phase(rig, [*names, *hand], FINISHED, within=90)
+    deployments = [rule.deployment_id for rule in rules]
+    names = [run_name(each, due) for each in deployments]
+    await until_fired(rig, deployments, due, within=60)
+    await until_phase(rig, [*names, *hand], *FINISHED, within=90)
     await what_failed_did_not_happen(rig, set(failed))
-    await leave_alone(rig, [rule.deployment_id for rule in rules])
+    await delete_all(rig, "host-1", deployments)
     history = await rig.collect()
-    assert ends(history, hand) == {"Succeeded": 2 * 9, "Failed": 2}
-    assert ends(history, names) == {"Succeeded": 3}
+    assert ended_as(history, hand) == {"Succeeded": 2 * 9, "Failed": 2}
+    assert ended_as(history, names) == {"Succeeded": 3}
     if "enqueue" in failed:
-        never_started(history, of_deployment(history, "unsaved"))
+        never_started(history, runs_of_deployment(history, "unsaved"))
     assert_holds(history)
 
 
 def yearly(deployment_id: str, number: int = 1) -> Schedule:
     """Not due in any test."""
-    return minutely(deployment_id, {"n": number}, cron="0 0 1 1 *")
+    return schedule(deployment_id, ONCE_A_YEAR, n=number)
 
 
 async def what_failed_did_not_happen(rig: Rig, failed: set[str]) -> None:
@@ -115,20 +114,14 @@ async def commands_meanwhile(rig: Rig) -> dict[str, Exception]:
     """G9: what AstraBox asks for while the store is away: the errors of what failed, by command."""
     door = rig.host("host-1")
     asked: dict[str, Callable[[], Any]] = {
-        "list": lambda: door.list_runs("hand"),
+        "list": lambda: door.list_runs(RUN_NOW),
         "new": lambda: door.apply(yearly("new", 3)),
         "edit": lambda: door.apply(yearly("kept", 2)),
         "delete": lambda: door.delete("doomed"),
-        "enqueue": lambda: door.enqueue("unsaved", {}, trigger="manual"),
+        "enqueue": lambda: door.enqueue("unsaved", {}),
     }
     errors = await asyncio.gather(*(refused(call) for call in asked.values()))
     return {name: error for name, error in zip(asked, errors, strict=True) if error is not None}
-
-
-async def leave_alone(rig: Rig, deployments: list[str]) -> None:
-    """Nothing more is due, so that the history can come to rest."""
-    for each in deployments:
-        await rig.host("host-1").delete(each)
 
 
 async def test_three_times_in_quick_succession(rig: Rig) -> None:
@@ -138,14 +131,14 @@ async def test_three_times_in_quick_succession(rig: Rig) -> None:
     for _ in range(3):
         saved += await at_every_step(rig, "host-1")
         await down(rig, "both")
-        unsaved = await refused(lambda: rig.host("host-2").enqueue("hand", {}, trigger="manual"))
+        unsaved = await refused(lambda: rig.host("host-2").enqueue(RUN_NOW, {}))
         assert unsaved is not None
         await rig.restore()
         answer = await again(rig)
         saved.append(answer.run_id)
-    await until_phase(rig, saved, FINISHED, within=90)
+    await until_phase(rig, saved, *FINISHED, within=90)
     history = await rig.collect()
-    assert ends(history, saved) == {"Succeeded": 3 * 9 + 3, "Failed": 3}
+    assert ended_as(history, saved) == {"Succeeded": 3 * 9 + 3, "Failed": 3}
     never_started(history, [run for name, run in history.runs.items() if name not in saved])
     assert_holds(history)
 
@@ -163,7 +156,7 @@ async def again(rig: Rig) -> ScheduledRun:
 
     async def ask() -> bool:
         async def call() -> None:
-            answers.append(await rig.host("host-2").enqueue("hand", {}, trigger="manual"))
+            answers.append(await rig.host("host-2").enqueue(RUN_NOW, {}))
 
         return await refused(call) is None
 
@@ -174,10 +167,8 @@ async def again(rig: Rig) -> ScheduledRun:
 async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) -> None:
     """RE-01: A with 50 claimed runs is killed, the API server dies while B takes over: all 50 end."""
     await start(rig, operators=0, hosts=2)
-    payload = behaving(start_session="hang:600", host="host-1")
-    door = rig.host("host-1")
-    names = [(await door.enqueue("d", payload, trigger="manual")).run_id for _ in range(50)]
-    await until_phase(rig, names, {"Running"}, within=60)
+    names = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:600"), 50)
+    await until_phase(rig, names, "Running", within=60)
     await rig.kill("host-1")
 
     async def begun() -> bool:
@@ -189,9 +180,9 @@ async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) 
     await rig.until(begun, 60, "host-2 takes over")
     await rig.kill_apiserver()
     await rig.start_apiserver()
-    await until_phase(rig, names, {"Succeeded"}, within=90)
+    await until_phase(rig, names, "Succeeded", within=90)
     history = await rig.collect()
     for name in names:
-        assert calls(history, name) == {"start_session": 2, "admit_turn": 1}, name
+        assert step_counts(history, name) == {"start_session": 2, "admit_turn": 1}, name
         assert history.runs[name]["status"]["attempts"] == 2
     assert_holds(history)

@@ -9,21 +9,22 @@ import pytest
 
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
-from tests.faults.stage.rig import Rig
-from tests.faults.store.requests import answered
-from tests.faults.store.scenes import (
-    apply_all,
+from tests.faults.scenes.calls import assert_called_once
+from tests.faults.scenes.minutes import minute_after, until_time
+from tests.faults.scenes.processes import start
+from tests.faults.scenes.runs import (
+    RUN_NOW,
     behaving,
-    calls,
-    ends,
-    minutely,
-    next_due,
-    refused,
-    run_at,
-    start,
+    ended_as,
+    enqueue,
+    run_name,
+    runs_of_deployment,
     until_phase,
-    until_time,
 )
+from tests.faults.scenes.schedules import ONCE_A_YEAR, apply_all, delete_all, schedule
+from tests.faults.stage.rig import Rig
+from tests.faults.store.refusal import refused
+from tests.faults.store.requests import answered
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
@@ -35,27 +36,21 @@ NAMES = [f"d{number}" for number in range(12)]
 
 async def staged(rig: Rig) -> None:
     await start(rig, operators=2, hosts=2)
-    await apply_all(rig, "host-1", [minutely(name) for name in NAMES])
-
-
-async def undue(rig: Rig) -> None:
-    """Nothing more is due, so that the history can come to rest."""
-    for name in NAMES:
-        await rig.host("host-1").delete(name)
+    await apply_all(rig, "host-1", [schedule(name) for name in NAMES])
 
 
 def once(history: History, due: float) -> None:
     """Each had its run at this due time, called once."""
-    names = [run_at(name, due) for name in NAMES]
-    assert ends(history, names) == {"Succeeded": len(NAMES)}
-    for name in names:
-        assert calls(history, name) == {"start_session": 1, "admit_turn": 1}, name
+    names = [run_name(name, due) for name in NAMES]
+    assert ended_as(history, names) == {"Succeeded": len(NAMES)}
+    assert_called_once(history, names)
 
 
+@pytest.mark.waits(120)
 async def test_slow_for_one_operator_and_then_for_all(rig: Rig) -> None:
     """G1, G2: each answer takes seconds: no due time is lost or doubled; all fire soon after."""
     await staged(rig)
-    due = next_due(rig, 10)
+    due = minute_after(rig, 10)
     await until_time(rig, due - 5)
     await rig.proxy("operator-1").slow(SECONDS)
     await until_time(rig, due + 20)
@@ -65,8 +60,8 @@ async def test_slow_for_one_operator_and_then_for_all(rig: Rig) -> None:
     for process in PROCESSES:
         await rig.proxy(process).mend()
     dues = [due, due + 60]
-    await until_phase(rig, [run_at(name, each) for name in NAMES for each in dues], {"Succeeded"}, within=40)
-    await undue(rig)
+    await until_phase(rig, [run_name(name, each) for name in NAMES for each in dues], "Succeeded", within=40)
+    await delete_all(rig, "host-1", NAMES)
     history = await rig.collect()
     for each in dues:
         once(history, each)
@@ -77,33 +72,31 @@ async def test_slow_for_one_operator_and_then_for_all(rig: Rig) -> None:
 async def test_refused_for_twenty_seconds(rig: Rig, code: int) -> None:
     """G1, AL-05: over a due time and with runs in progress: done afterwards, and not hammered."""
     await staged(rig)
-    await rig.host("host-1").apply(minutely("edited", {"n": 1}, cron="0 0 1 1 *"))
-    due = next_due(rig, 10)
+    await rig.host("host-1").apply(schedule("edited", ONCE_A_YEAR, n=1))
+    due = minute_after(rig, 10)
     await until_time(rig, due - 7)
     hand = [
-        (
-            await rig.host(host).enqueue("hand", behaving(start_session=f"hang:{wait}"), trigger="manual")
-        ).run_id
+        name
         for host in ("host-1", "host-2")
         for wait in (2, 6, 12, 18)
+        for name in await enqueue(rig, host, behaving(start_session=f"hang:{wait}"))
     ]
     await until_time(rig, due - 3)
     before = await answered(rig, code)
     async with refusing(rig, code):
-        assert await refused(lambda: rig.host("host-1").enqueue("hand", {}, trigger="manual"))
-        assert await refused(lambda: rig.host("host-2").apply(minutely("edited", {"n": 2}, cron="0 0 1 1 *")))
+        assert await refused(lambda: rig.host("host-1").enqueue(RUN_NOW, {}))
+        assert await refused(lambda: rig.host("host-2").apply(schedule("edited", ONCE_A_YEAR, n=2)))
         await until_time(rig, due + 17)
     refusals = await answered(rig, code) - before
-    wanted = [run_at(name, due) for name in NAMES]
-    await until_phase(rig, wanted, {"Succeeded"}, within=60)
-    await undue(rig)
-    await until_phase(rig, [*wanted, *hand], {"Succeeded"}, within=60)
+    wanted = [run_name(name, due) for name in NAMES]
+    await until_phase(rig, wanted, "Succeeded", within=60)
+    await delete_all(rig, "host-1", NAMES)
+    await until_phase(rig, [*wanted, *hand], "Succeeded", within=60)
     history = await rig.collect()
     once(history, due)
-    for name in hand:
-        assert calls(history, name) == {"start_session": 1, "admit_turn": 1}, name
-    assert ends(history, history.runs)["Cancelled"] == 0
-    assert len([run for run in history.runs.values() if run["spec"]["deploymentId"] == "hand"]) == len(hand)
+    assert_called_once(history, hand)
+    assert ended_as(history, history.runs)["Cancelled"] == 0
+    assert len(runs_of_deployment(history, RUN_NOW)) == len(hand)
     assert bounded(refusals), refusals
     assert_holds(history)
 

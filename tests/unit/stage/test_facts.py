@@ -101,6 +101,19 @@ def test_a_write_that_was_answered_with_a_server_error_may_have_been_carried_out
     assert (carried_out.code, carried_out.succeeded) == (504, False)
 
 
+@pytest.mark.parametrize("code", [0, 201, 499])
+def test_a_create_whose_client_was_killed_before_the_answer_is_told_by_its_object(
+    tmp_path: Path, code: int
+) -> None:
+    """The log has a code, but no object that was answered; etcd has the run."""
+    reference = {"resource": "runinvocations", "namespace": "n"}
+    cut = event("1", "ResponseComplete", verb="create", objectRef=reference, responseStatus={"code": code})
+    (tmp_path / "audit.log").write_text(line(cut) + "\n")
+    versions = {KEY: Version("runinvocations", "new", 7, {"spec": {}}, created=True)}
+    (write,) = read_writes(tmp_path, 0, "n", versions)
+    assert (write.name, write.after) == ("new", {"spec": {}})
+
+
 def test_calls_are_told_in_true_time_whatever_the_hosts_clock_says(tmp_path: Path) -> None:
     entry = {
         "host": "host-1",
