@@ -17,6 +17,9 @@ from tests.faults.stage.rig import Rig
 
 LOADED: Final = 15.0
 """Seconds after its due time within which a run is created when many are, or processes start or end."""
+HANDED_OVER: Final = 10.0 + 2.0 + 5.0
+"""The same when its operator was told to end: it finishes what it has begun, for ten seconds at most,
+and then the others list the Leases and look again."""
 TAKEN_OVER: Final = LEASE + 13.0
 """The same when its operator was lost: a Lease's duration, and the time to notice and to look again."""
 PAUSE_VISIBLE: Final = 5.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.firing.fired import LOADED, TAKEN_OVER, assert_fired
+from tests.faults.firing.fired import HANDED_OVER, LOADED, TAKEN_OVER, assert_fired
 from tests.faults.firing.shares import install_shares
 from tests.faults.history.check import assert_holds
 from tests.faults.scenes.minutes import MINUTE, minute_after, minutes_between, until_time
@@ -62,5 +62,5 @@ async def test_a_rolling_restart_loses_nothing(rig: Rig) -> None:
     await until_settled_to(rig, deployments, last, within=last + 40 - rig.now())
     history = await rig.collect()
     for due in minutes_between(first, last):
-        assert_fired(history, deployments, due, within=LOADED)
+        assert_fired(history, deployments, due, within=HANDED_OVER)
     assert_holds(history)

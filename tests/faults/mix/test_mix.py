@@ -15,17 +15,13 @@ from tools.controlplane import ControlPlane
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 SECONDS: Final = 120.0
-_SEEDS_A_RUN: Final = 100
 
 
 @pytest.mark.waits(240)
-@pytest.mark.parametrize("part", range(2))
-async def test_a_random_mix_keeps_every_guarantee(
-    plane: ControlPlane, seed: int, part: int, tmp_path: Path
-) -> None:
+async def test_a_random_mix_keeps_every_guarantee(plane: ControlPlane, seed: int, tmp_path: Path) -> None:
     """After it nothing is lost, doubled, stuck or groundless, and the store is as AstraBox wants it."""
-    performance = await perform(plane, seed * _SEEDS_A_RUN + part, SECONDS, logs=tmp_path)
-    print(f"SEED={seed}, part {part}: {performance.done}, {dict(performance.processes)}")  # noqa: T201
+    performance = await perform(plane, seed, SECONDS, logs=tmp_path)
+    print(f"SEED={seed}: {performance.done}, {dict(performance.processes)}")  # noqa: T201
     try:
         print(assert_holds(performance.history))  # noqa: T201 - what was seen belongs to the run
         _something_was_done(performance)

@@ -127,7 +127,7 @@ async def until_fired(rig: Rig, deployments: Iterable[str], due: float, within: 
     async def there() -> bool:
         return wanted <= (await runs_due_at(rig, due)).keys()
 
-    await rig.until(there, within, f"{len(wanted)} runs of {text(due)}", every=0.5)
+    await rig.until(there, within, f"{len(wanted)} runs of {text(due)}")
 
 
 def _phase_or_gone(found: Mapping[str, Object], name: str) -> str:

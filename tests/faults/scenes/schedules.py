@@ -99,7 +99,7 @@ async def until_all(
         found = await schedules(rig)
         return wanted <= {name for name, each in found.items() if holds(each)}
 
-    await rig.until(there, within, f"{len(wanted)} schedules {what}", every=0.5)
+    await rig.until(there, within, f"{len(wanted)} schedules {what}")
 
 
 async def until_settled_to(rig: Rig, deployments: Iterable[str], due: float, within: float) -> None:

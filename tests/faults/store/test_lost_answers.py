@@ -21,6 +21,7 @@ from tests.faults.scenes.runs import RUN_NOW, behaving, ended_as, enqueue, run_n
 from tests.faults.scenes.schedules import (
     ONCE_A_YEAR,
     apply_all,
+    cron_at,
     delete_all,
     schedule,
     schedules,
@@ -89,8 +90,8 @@ async def test_run_of_a_due_time_whose_create_looks_failed(rig: Rig) -> None:
     """G2: both operators lose the answer to a create: one run for each due time, dispatched once."""
     await start(rig, operators=2, hosts=1)
     names = [f"d{number}" for number in range(12)]
-    await apply_all(rig, "host-1", [schedule(name) for name in names])
-    due = minute_after(rig, 5)
+    due = minute_after(rig, 15)
+    await apply_all(rig, "host-1", [schedule(name, cron_at(due)) for name in names])
     wanted = [run_name(name, due) for name in names]
     for operator in ("operator-1", "operator-2"):
         rig.arm(operator, "before:run-created", "wait")
