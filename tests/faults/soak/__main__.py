@@ -37,15 +37,15 @@ from tools.controlplane import ControlPlane
 SOAK: Final = Density(
     deployments=60,
     commands=30,
-    singles=24,
-    wides=2.2,
-    outages=0.8,
-    kills=0.7,
-    hosts_left=2,
+    singles=36,
+    wides=2.6,
+    outages=1.1,
+    kills=0.75,
+    hosts_left=3,
     operators_left=1,
     to_ready=10,
 )
-TROUPE: Final = Troupe(hosts=5, operators=3)
+TROUPE: Final = Troupe(hosts=8, operators=4)
 ROUND_SECONDS: Final = 600.0
 _AROUND_SECONDS: Final = 150.0
 """Start, heal, rest and check of a round."""

@@ -155,13 +155,15 @@ def _may_be(request: _Request, version: Version) -> bool:
     if version.resource != write.resource or version.deleted != (write.verb == "delete"):
         return False
     named = version.created == (write.verb == "create") and write.name in ("", version.name)
-    return named and (write.verb == "delete" or _says(version.object, _content(request.sent)))
+    return named and (write.verb == "delete" or _says(version.object, _content(request)))
 
 
-def _content(sent: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was sent, without what the store itself decides."""
+def _content(request: _Request) -> Mapping[str, Any]:
+    """What was sent, without what the store itself decides: a create's status is dropped, for one."""
+    sent = request.sent
     metadata = {key: sent.get("metadata", {})[key] for key in ("labels",) if key in sent.get("metadata", {})}
-    return {key: value for key, value in sent.items() if key in ("spec", "status")} | {"metadata": metadata}
+    part = request.write.subresource or "spec"
+    return {"metadata": metadata} | ({part: sent[part]} if part in sent else {})
 
 
 def _says(stored: Any, sent: Any) -> bool:

@@ -86,7 +86,11 @@ def test_a_write_that_was_answered_with_a_server_error_may_have_been_carried_out
 
     def failed(audit_id: str, **status: Any) -> dict[str, Any]:
         sent = {"status": status, "metadata": {"resourceVersion": "6"}}
-        return event(audit_id, "ResponseComplete", responseStatus={"code": 504}, requestObject=sent)
+        reference = {"resource": "runinvocations", "namespace": "n", "name": "r", "subresource": "status"}
+        code = {"code": 504}
+        return event(
+            audit_id, "ResponseComplete", responseStatus=code, requestObject=sent, objectRef=reference
+        )
 
     lines = [
         failed("1", phase="Retrying", attempts=1),
@@ -101,17 +105,19 @@ def test_a_write_that_was_answered_with_a_server_error_may_have_been_carried_out
     assert (carried_out.code, carried_out.succeeded) == (504, False)
 
 
-@pytest.mark.parametrize("code", [0, 201, 499])
+@pytest.mark.parametrize("code", [0, 201, 499, 504])
 def test_a_create_whose_client_was_killed_before_the_answer_is_told_by_its_object(
     tmp_path: Path, code: int
 ) -> None:
-    """The log has a code, but no object that was answered; etcd has the run."""
+    """The log has a code, but no object that was answered; etcd has the run, without the status sent."""
     reference = {"resource": "runinvocations", "namespace": "n"}
     cut = event("1", "ResponseComplete", verb="create", objectRef=reference, responseStatus={"code": code})
+    cut["requestObject"] = {"spec": {"trigger": "manual"}, "status": {"phase": "Queued"}}
     (tmp_path / "audit.log").write_text(line(cut) + "\n")
-    versions = {KEY: Version("runinvocations", "new", 7, {"spec": {}}, created=True)}
+    made = {"spec": {"trigger": "manual"}}
+    versions = {KEY: Version("runinvocations", "new", 7, made, created=True)}
     (write,) = read_writes(tmp_path, 0, "n", versions)
-    assert (write.name, write.after) == ("new", {"spec": {}})
+    assert (write.name, write.after) == ("new", made)
 
 
 def test_calls_are_told_in_true_time_whatever_the_hosts_clock_says(tmp_path: Path) -> None:
