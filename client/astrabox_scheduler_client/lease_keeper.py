@@ -31,6 +31,18 @@ _MAX_NAMES: Final = 20
 _LOG = logging.getLogger(__name__)
 
 
+class _Life:
+    """The thread of one Lease, from its start to its end."""
+
+    def __init__(self) -> None:
+        self.thread: threading.Thread | None = None
+        self.started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        # Running futures cannot be cancelled: whoever stops waiting for one leaves it to the thread.
+        self.started.set_running_or_notify_cancel()
+        self.ended.set_running_or_notify_cancel()
+
+
 class LeaseKeeper:
     """One process's Lease, for one life of the process: `identity` is never used by another one.
 
@@ -41,6 +53,8 @@ class LeaseKeeper:
     A lapse because the API server was away leaves the Lease what it is: this process was there. If the
     process itself stood still, it goes on as a new object, named `<identity>-2` and so on, and the old
     one keeps the interval in which it was there. Whoever uses `name` reads it again after a lapse.
+
+    After `release` another `start` takes a new Lease, under the next free of these names.
     """
 
     def __init__(
@@ -71,12 +85,7 @@ class LeaseKeeper:
         self._beaten = monotonic()
         self._stopping = threading.Event()
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
-        self._thread: threading.Thread | None = None
-        self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        # Running futures cannot be cancelled: whoever stops waiting for one leaves it to the thread.
-        self._started.set_running_or_notify_cancel()
-        self._ended.set_running_or_notify_cancel()
+        self._life: _Life | None = None
         self._failing = False
 
     @property
@@ -113,16 +122,19 @@ class LeaseKeeper:
     async def start(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109 - it bounds a thread, which no cancellation ends
         """Start the thread and wait for the Lease's creation, `timeout` seconds at most.
 
-        Raises ApiError or ConnectError; then nothing is left behind. May be called once.
+        Raises ApiError or ConnectError; then nothing is left behind. Not twice without `release` between.
         """
-        if self._thread is not None:
-            raise RuntimeError("a LeaseKeeper starts once")
+        if self._life is not None:
+            await self._until_ended(self._life, timeout)
         self.beat()
-        self._thread = threading.Thread(target=self._run, name=f"lease {self.name}", daemon=True)
-        self._thread.start()
+        self._failing = False
+        self._stopping.clear()
+        self._life = life = _Life()
+        life.thread = threading.Thread(target=self._run, args=(life,), name=f"lease {self.name}", daemon=True)
+        life.thread.start()
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.wrap_future(self._started)
+                await asyncio.wrap_future(life.started)
         except TimeoutError:
             await self.release()
             raise Unreachable(f"the Lease was not created within {timeout:g} s", reason="Timeout") from None
@@ -137,16 +149,27 @@ class LeaseKeeper:
         Errors are logged: then it runs out by itself.
         """
         self._stopping.set()
-        if self._thread is None:
+        life = self._life
+        if life is None or life.thread is None:
             return
         self._wake_thread()
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.wrap_future(self._ended)
+                await asyncio.wrap_future(life.ended)
         except TimeoutError:
             _LOG.warning("the Lease %s could not be released within %g s", self.name, timeout)
         else:
-            self._thread.join(1.0)
+            life.thread.join(1.0)
+
+    async def _until_ended(self, life: _Life, seconds: float) -> None:
+        """A release that took too long leaves its thread to end by itself."""
+        if not self._stopping.is_set():
+            raise RuntimeError("this Lease is kept already")
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.wrap_future(life.ended)
+        except TimeoutError:
+            raise Unreachable("the last Lease is still being released", reason="Timeout") from None
 
     def _wake_thread(self) -> None:
         if self._wake is not None:
@@ -156,19 +179,19 @@ class LeaseKeeper:
             except RuntimeError:
                 return  # the thread has ended by itself
 
-    def _run(self) -> None:
+    def _run(self, life: _Life) -> None:
         """The thread."""
         try:
-            asyncio.run(self._keep())
+            asyncio.run(self._keep(life))
         except BaseException as error:  # noqa: BLE001 - handed to the owner, who waits in another thread
-            if self._started.done():
+            if life.started.done():
                 _LOG.exception("the Lease is not kept any more")
             else:
-                self._started.set_exception(error)
+                life.started.set_exception(error)
         finally:
-            self._ended.set_result(None)
+            life.ended.set_result(None)
 
-    async def _keep(self) -> None:
+    async def _keep(self, life: _Life) -> None:
         wake = asyncio.Event()
         self._wake = asyncio.get_running_loop(), wake
         connection = await connect(self._settings)
@@ -178,7 +201,7 @@ class LeaseKeeper:
             # Any answer tells the API server's time, and the first Lease is written in it.
             await _get(leases, self.name)
             await self._renew(leases)
-            self._started.set_result(None)
+            life.started.set_result(None)
             while not self._stopping.is_set():
                 await _wait(wake, self._pause())
                 wake.clear()

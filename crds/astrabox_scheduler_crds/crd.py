@@ -125,6 +125,7 @@ RUN_RULES = (
     _set_once("startedAt"),
     _never_less("attempts"),
     _never_less("releases"),
+    _never_less("failures"),
 )
 
 SCHEDULE_RULES = (

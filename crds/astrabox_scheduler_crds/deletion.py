@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, DELETED_LABEL, DEPLOYMENT_LABEL
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, DELETED_LABEL, DEPLOYMENT_LABEL, GROUP
 from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
@@ -19,6 +19,12 @@ from astrabox_scheduler_crds.timeline import next_change
 
 DELETED_KEPT: Final = timedelta(minutes=15)
 """So long a tombstone stays: longer than a reconcile may go on writing from one list."""
+GIVEN_AT_ANNOTATION: Final = f"{GROUP}/given-at"
+"""On schedules: when AstraBox gave the apply or delete whose state it is (API server time).
+
+One that was given earlier must not undo it. What is put back after a command that failed bears the mark
+of the command before it.
+"""
 NO_PAYLOAD: Final = "{}"
 _NEVER_USED: Final = ("0 0 1 1 *", "UTC")
 
@@ -64,11 +70,20 @@ def alive(labels: Mapping[str, str]) -> dict[str, str]:
 
 def applied_at(metadata: ObjectMeta) -> datetime | None:
     """When a provider last wrote it (API server time); None where the mark is missing or no time."""
+    return _marked(metadata, APPLIED_AT_ANNOTATION)
+
+
+def given_at(metadata: ObjectMeta) -> datetime | None:
+    """When the command was given whose state it is (API server time); None as above."""
+    return _marked(metadata, GIVEN_AT_ANNOTATION)
+
+
+def _marked(metadata: ObjectMeta, annotation: str) -> datetime | None:
     try:
-        applied = datetime.fromisoformat(metadata.annotations.get(APPLIED_AT_ANNOTATION, ""))
+        at = datetime.fromisoformat(metadata.annotations.get(annotation, ""))
     except ValueError:
         return None
-    return applied if applied.tzinfo is not None else None
+    return at if at.tzinfo is not None else None
 
 
 def may_go(tombstone: DeploymentSchedule, now: datetime) -> bool:

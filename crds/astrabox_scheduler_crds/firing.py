@@ -25,8 +25,11 @@ CONFIRM_MAX_AGE_SECONDS = 2.0
 START_MAX_AGE_SECONDS = 3.5
 """A scheduled run starts at most this long after that read began, or its schedule is read again.
 
-With one second for the resolution of the API server's clock this stays below the
-`pause_visibility_seconds` of 5 that the provider declares.
+The age is the provider's time less what the operator wrote, and either may have been started a moment
+ago, with the API server's time known to the second of one `Date`. The operator therefore writes the
+earliest time at which its read can have begun, so that only the provider's time counts as wrong, which is
+a second late at most. 3.5 + 1 = 4.5 s; half a second is left, of the `pause_visibility_seconds` of 5 that
+the provider declares, for the way of the answer that set its clock.
 """
 
 

@@ -19,7 +19,10 @@ def utc_text(instant: datetime) -> str:
 def _as_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
         raise ValueError("a time needs a zone: write it in UTC, for example 2026-01-31T02:30:00Z")
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:  # the API server lets it pass, and only a ValueError is a refusal of this one value
+        raise ValueError("this time is in no year from 1 to 9999 in UTC") from None
 
 
 UtcTime = Annotated[

@@ -70,6 +70,7 @@ class RunStatus(KubernetesModel):
     releases: int = Field(
         default=0, description="Attempts handed over by an orderly stop; they do not use up retries."
     )
+    failures: int = Field(default=0, description="Attempts that ended with an error of AstraBox.")
     assignee: str | None = Field(default=None, max_length=253, description="Who made the latest attempt.")
     session_id: str | None = Field(default=None, max_length=1024, description="AstraBox Session; set once.")
     turn_id: str | None = Field(default=None, max_length=1024, description="AstraBox turn; set once.")
@@ -91,6 +92,11 @@ class RunStatus(KubernetesModel):
     def finished(self) -> bool:
         """True in a phase that never changes again."""
         return self.phase in FINISHED
+
+    @property
+    def losses(self) -> int:
+        """Attempts that lost their process: they neither failed nor were released. One in progress counts."""
+        return self.attempts - self.releases - self.failures
 
     @property
     def started(self) -> bool:

@@ -52,6 +52,15 @@ class ServerClock:
         lower, upper = monotonic + bounds[0], monotonic + bounds[1]
         return wall if lower <= wall <= upper else lower
 
+    def earliest(self, monotonic: float) -> datetime:
+        """The earliest that it can have been at `monotonic` seconds of this process, aware UTC.
+
+        By the local clock before the first observation.
+        """
+        bounds = self._widened(monotonic)
+        lower = bounds[0] if bounds is not None else self._wall() - self.monotonic()
+        return datetime.fromtimestamp(monotonic + lower, UTC)
+
     def skew(self) -> float:
         """Seconds by which the local clock was corrected; 0.0 while it is inside the bounds."""
         return self._wall() - self.timestamp()

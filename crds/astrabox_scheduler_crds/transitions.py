@@ -92,7 +92,7 @@ def with_failure(
 ) -> RunStatus:
     """An attempt failed: the run waits for the next one, or has failed for good."""
     _require(status, {Phase.RUNNING})
-    status = status.changed(last_error=bounded(error))
+    status = status.changed(last_error=bounded(error), failures=status.failures + 1)
     if permanent:
         return _finished(status, Phase.FAILED, "PermanentError", error, now)
     if policy.exhausted(status):

@@ -34,6 +34,7 @@ from astrabox_scheduler_operator.retention import RETENTION_SECONDS, Retention
 from astrabox_scheduler_operator.run_creator import RunCreator
 from astrabox_scheduler_operator.schedule_status import state_of
 from astrabox_scheduler_operator.settings import Settings
+from astrabox_scheduler_operator.share import Share
 from astrabox_scheduler_operator.status_writer import StatusWriter
 from astrabox_scheduler_operator.sweep import Sweep
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
@@ -44,6 +45,8 @@ WATCH_STOP_SECONDS: Final = 2.0
 SWEEP_STALE_SECONDS: Final = 60.0
 LOAD_SILENT_SECONDS: Final = 60.0
 """Longer than kopf repeats a refused list. kopf that found our group not served yet never watches."""
+LOAD_SECONDS: Final = 180.0
+"""However much the watch brings meanwhile: an operator that does not come to an end with it fires nothing."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -72,6 +75,15 @@ class Operator:
             metrics=self.metrics,
             idle=idle,
             tell_problem=self.reporter.problem,
+        )
+        self.share = Share(
+            keeper=self.keeper,
+            attendance=self.attendance,
+            firing=self.firing,
+            confirm=ScheduleConfirm(api.schedules, clock),
+            index=self.index,
+            clock=clock,
+            metrics=self.metrics,
         )
         self.sweep = Sweep(api.schedules, self.index, clock, self.metrics)
         self._orphans = Orphans(api.runs, self.attendance, self.metrics)
@@ -155,6 +167,8 @@ class Operator:
         if not self.sweep.loaded.is_set():
             heard = self.sweep.last_heard or self._started
             told += stale("load of the schedules by the watch", heard, now, LOAD_SILENT_SECONDS)
+            if now - self._started > LOAD_SECONDS:
+                told.append(f"load of the schedules: not complete after {now - self._started:.0f} s")
         if self.sweep.behind_since is not None:
             told += stale("watch on schedules, which missed a change", self.sweep.behind_since, now)
         return told
@@ -164,6 +178,8 @@ class Operator:
         if self.preflight.waiting_for is not None:
             return (self.preflight.waiting_for,)
         told = [] if self.keeper.held() else ["the Lease of this operator is not held"]
+        if self.share.stepped_down:
+            told = ["stepped down: the API server answered too late or not at all, the other operators fire"]
         return told if self.sweep.loaded.is_set() else [*told, "the schedules are not loaded yet"]
 
     def exposition(self) -> bytes:
@@ -215,8 +231,7 @@ class Operator:
     async def _lease(self) -> None:
         """A share is ours only when we know what is in it: until then the others fire it."""
         await self.sweep.loaded.wait()
-        await self.keeper.start()
-        await asyncio.Event().wait()
+        await self.share.run()
 
     async def _watch_ended(self) -> None:
         await self._watch.ended.wait()

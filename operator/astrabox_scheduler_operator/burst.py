@@ -49,7 +49,8 @@ class Candidate:
 class BurstResult:
     """What became of a batch begun at `now`, and at `begun` monotonic seconds.
 
-    `left` were not reached in its time.
+    `left` were not reached in its time. `answered`: the API server said something about one of them in
+    time, be it a refusal for good, which every other operator would hear as well.
     """
 
     now: datetime
@@ -57,6 +58,7 @@ class BurstResult:
     fired: int = 0
     failed: int = 0
     left: int = 0
+    answered: bool = False
 
 
 class Burst:
@@ -110,6 +112,7 @@ class Burst:
             return await self._choice.single(candidate.entry.name)
         except ApiError as error:
             result.failed += 1
+            result.answered |= error.permanent
             _LOG.debug("a schedule cannot be confirmed: %s", error, extra={"schedule": candidate.entry.name})
             if self._index.get(candidate.entry.name) is candidate.entry:
                 self._index.postpone(candidate.entry, result.now + CONFIRM_RETRY)
@@ -140,14 +143,18 @@ class Burst:
             if not self._may_go_on(confirmed):
                 self._requeue(entry)
                 return
-            created = await self.creator.create(entry, due, payload, confirmed, now)
+            # Of two clocks that may be wrong this takes one out: its reader never takes the read for younger.
+            confirmed_at = self._clock.earliest(confirmed.begun)
+            created = await self.creator.create(entry, due, payload, confirmed_at, now)
         except ApiError as error:
             result.failed += 1
+            result.answered |= error.permanent
             self._failed(entry, due, error, now)
         except NotDue as refusal:
             _LOG.error("a create was refused: %s", refusal, extra=self._fields(entry, due, now))
             self._requeue(entry)
         else:
+            result.answered = True
             self._settle(self._successor(entry), due, created, result)
 
     async def _payload(self, candidate: Candidate, confirmed: Confirmed, now: datetime) -> str | None:

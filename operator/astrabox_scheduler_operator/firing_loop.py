@@ -26,13 +26,6 @@ CHUNK: Final = 2000
 SWEEP_EVERY: Final = timedelta(seconds=5)
 RECHECK_PRESENCE: Final = timedelta(seconds=1)
 RECHECK_OTHERS: Final = timedelta(seconds=LEASE_DURATION_SECONDS / 3)
-OVERDUE: Final = timedelta(minutes=2)
-"""A due time that its owner has not settled for so long is anybody's.
-
-An operator whose calls are slow keeps its Lease and never holds a read that is fresh enough to fire.
-The name keeps once-only, so that stepping in costs a refused create at most. Longer than the statuses
-of ten thousand schedules take, which is how the others learn that there is nothing to do.
-"""
 MAX_WAIT_SECONDS: Final = 5.0
 COUNTING_SECONDS: Final = 0.1
 _TICK = timedelta(microseconds=1)
@@ -100,12 +93,15 @@ class FiringLoop:
         self._tell_gap = tell_gap
         self._swept: datetime | None = None
         self._uncounted: deque[_Uncounted] = deque()
+        self._unanswered: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = False
         self.idle = asyncio.Event()
         self.idle.set()
         self.completed = clock.monotonic()
         """Monotonic seconds at the end of the last step."""
+        self.answered: float | None = None
+        """Monotonic seconds at which something due was last answered in time, None if it never was."""
 
     def wake(self) -> None:
         """Something may be due earlier than known so far."""
@@ -115,6 +111,19 @@ class FiringLoop:
         """Begin no further step; the one in progress ends by itself."""
         self._stopping = True
         self._wake.set()
+
+    def stuck(self, now: datetime) -> bool:
+        """Whether something of this operator's share is due, and nothing was answered since it was."""
+        operators = self._attendance.operators()
+
+        def waits(name: str) -> bool:
+            entry = self._index.get(name)
+            is_due = entry is not None and entry.next_due is not None and entry.next_due <= now
+            return is_due and owner(name, operators) == self._attendance.identity
+
+        if not any(map(waits, self._unanswered)):
+            self._unanswered.clear()
+        return bool(self._unanswered)
 
     async def run(self, beat: Callable[[], None] = lambda: None) -> None:
         """Step whenever something is due, until `stop`; `beat` is called before each step."""
@@ -185,7 +194,7 @@ class FiringLoop:
     def _judge(self, entry: Entry, now: datetime, plan: _Plan, *, final: bool) -> None:
         """Settle what needs no IO, and queue the entry or put it into the plan."""
         while (due := entry.next_due) is not None and due <= now:
-            if not self._is_mine(entry, due, now, plan):
+            if owner(entry.name, plan.operators) != self._attendance.identity:
                 # Its owner reports through the status; when the owner goes, it becomes ours.
                 self._index.postpone(entry, now + RECHECK_OTHERS)
                 return
@@ -215,12 +224,6 @@ class FiringLoop:
                 plan.unattended.append(entry)
                 return
         self._index.requeue(entry)
-
-    def _is_mine(self, entry: Entry, due: datetime, now: datetime, plan: _Plan) -> bool:
-        """Whether it is this operator's share, or has been left lying for too long."""
-        if owner(entry.name, plan.operators) == self._attendance.identity:
-            return True
-        return now - due >= min(OVERDUE, self._window / 2)
 
     async def _judge_unattended(self, now: datetime, plan: _Plan) -> None:
         """That nobody was there is only believed after a Lease list begun in this step."""
@@ -293,12 +296,21 @@ class FiringLoop:
 
     async def _fire(self, candidates: list[Candidate], now: datetime) -> tuple[int, int]:
         self.idle.clear()
+        self._unanswered.update(each.entry.name for each in candidates)
         try:
             result = await self._burst.fire(candidates, now)
         except ApiError as error:
+            if error.permanent:
+                self._got_on()
             _LOG.warning("due schedules cannot be confirmed, trying again: %s", error)
             for each in candidates:
                 if self._index.get(each.entry.name) is each.entry:
                     self._index.postpone(each.entry, now + CONFIRM_RETRY)
             return 0, len(candidates)
+        if result.answered:
+            self._got_on()
         return result.fired, result.failed
+
+    def _got_on(self) -> None:
+        self._unanswered.clear()
+        self.answered = self._clock.monotonic()

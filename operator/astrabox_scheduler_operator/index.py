@@ -38,10 +38,6 @@ class ScheduleIndex:
         """The schedule of this name."""
         return self._entries.get(name)
 
-    def enabled_versions(self) -> dict[str, Version]:
-        """What is held of enabled schedules, to compare with a fresh list."""
-        return {entry.name: entry.version for entry in self._entries.values() if entry.enabled}
-
     def upsert(self, schedule: DeploymentSchedule, now: datetime, *, read: bool = False) -> None:
         """Take in an object. From the watch, an older generation of the same object is ignored.
 
@@ -67,7 +63,7 @@ class ScheduleIndex:
         self._entries[metadata.name] = Entry(
             metadata=metadata,
             deployment_id="",
-            enabled=True,  # a fresh list may show it as enabled: the two must agree on who is there
+            enabled=True,  # as far as can be told
             payload=None,
             timeline=None,
             problem=Problem("Unreadable", bounded(message)),

@@ -20,6 +20,8 @@ class Metrics:
         self.create_errors = self._counter("create_errors", "Creates of runs that failed.", "reason")
         self.watch_stale = self._counter("watch_stale", "Changes that the watch missed and a sweep found.")
         self.confirm_reads = self._counter("confirm_reads", "Reads that confirmed schedules before a burst.")
+        told = "How often this operator left its share to the others, because nothing got through."
+        self.step_downs = self._counter("step_downs", told)
         self.status_writes = self._counter("status_writes", "Writes of a schedule's status.")
         self.runs_deleted = self._counter("runs_deleted", "Finished runs beyond the history limit.")
         told = "Runs cancelled because no AstraBox process was there."

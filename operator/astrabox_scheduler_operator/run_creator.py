@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
-from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import AlreadyExists
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.assignment import owner
@@ -49,11 +48,11 @@ class RunCreator:
     window: timedelta
 
     async def create(
-        self, entry: Entry, due: datetime, payload: str, confirmed: Confirmed, now: datetime
+        self, entry: Entry, due: datetime, payload: str, confirmed_at: datetime, now: datetime
     ) -> Created:
-        """Create the run of `entry` at `due`. Raises NotDue, ApiError."""
+        """Create the run of `entry` at `due`, on a read begun at `confirmed_at`. Raises NotDue, ApiError."""
         guard(due, now, self.window)
-        run = self._run(entry, due, payload, confirmed, now)
+        run = self._run(entry, due, payload, confirmed_at, now)
         try:
             await self.runs.create(run)
         except AlreadyExists:
@@ -68,7 +67,7 @@ class RunCreator:
         return Created.THERE_ALREADY if same else Created.NAME_TAKEN
 
     def _run(
-        self, entry: Entry, due: datetime, payload: str, confirmed: Confirmed, now: datetime
+        self, entry: Entry, due: datetime, payload: str, confirmed_at: datetime, now: datetime
     ) -> RunInvocation:
         name = scheduled_run_name(entry.name, due)
         marks = {labels.DEPLOYMENT_LABEL: entry.name}
@@ -79,7 +78,7 @@ class RunCreator:
         origin = Origin(
             identity=self.attendance.identity,
             at=now,
-            confirmed_at=confirmed.at,
+            confirmed_at=confirmed_at,
             schedule_uid=uid,
             schedule_generation=generation,
         )

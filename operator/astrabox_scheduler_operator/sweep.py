@@ -10,6 +10,7 @@ from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 
@@ -39,13 +40,15 @@ class _Difference:
     """What a list showed and the index did not, seen first at `since` monotonic seconds."""
 
     listed: Version | None
+    held: Version | None
     since: float
 
 
 class Sweep:
     """One `sweep` at a time. A difference that lasts is the watch's fault.
 
-    Before the index was loaded once, the watch is still bringing what there is.
+    Before the index was loaded once, the watch is still bringing what there is: all that one list
+    showed. What is written meanwhile does not hold it up.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Sweep:
         self._metrics = metrics
         self._differing: dict[str, _Difference] = {}
         self.loaded = asyncio.Event()
-        """Set once the index has held everything that a list showed."""
+        """Set once the index knows everything that some list showed, or something newer."""
         self.completed: float | None = None
         """Monotonic seconds at the end of the last successful sweep."""
         self.behind_since: float | None = None
@@ -80,9 +83,9 @@ class Sweep:
         """Compare, and read again what the watch missed; how many. Raises ApiError."""
         begun = self._clock.monotonic()
         listed = await self._schedules.enabled_versions()
-        held = self._index.enabled_versions()
-        names = {name for name in listed.keys() | held.keys() if listed.get(name) != held.get(name)}
-        if not names:
+        names = {entry.name for entry in self._index} | listed.keys()
+        names = {name for name in names if differs(listed.get(name), self._index.get(name))}
+        if not names or (self.completed is not None and not any(map(self._still_missing, names))):
             self.loaded.set()
         self._differing = {name: self._first_seen(name, listed.get(name), begun) for name in names}
         stale = [
@@ -100,8 +103,20 @@ class Sweep:
         return len(stale)
 
     def _first_seen(self, name: str, listed: Version | None, now: float) -> _Difference:
+        known, held = self._differing.get(name), self._held(name)
+        same = known is not None and (known.listed, known.held) == (listed, held)
+        return known if known is not None and same else _Difference(listed, held, now)
+
+    def _still_missing(self, name: str) -> bool:
+        """Whether the watch has not brought what an earlier list showed already."""
         known = self._differing.get(name)
-        return known if known is not None and known.listed == listed else _Difference(listed, now)
+        if known is None or not differs(known.listed, self._index.get(name)):
+            return False
+        return known.listed is not None or known.held == self._held(name)
+
+    def _held(self, name: str) -> Version | None:
+        entry = self._index.get(name)
+        return entry.version if entry is not None else None
 
     async def _read_again(self, name: str, now: datetime) -> None:
         try:
@@ -113,3 +128,16 @@ class Sweep:
         except MalformedAnswer:
             return
         self._differing.pop(name, None)
+
+
+def differs(listed: Version | None, entry: Entry | None) -> bool:
+    """Whether the index lacks what a list of the enabled schedules shows. What it has newer is no fault.
+
+    Nor is an object that cannot be read, which the list shows or not: nothing tells if it is enabled.
+    """
+    if entry is None:
+        return listed is not None
+    if listed is None:
+        return entry.enabled and entry.readable
+    uid, generation = entry.version
+    return uid != listed[0] or generation < listed[1]

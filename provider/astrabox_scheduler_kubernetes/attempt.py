@@ -39,7 +39,7 @@ from astrabox_scheduler_crds.transitions import (
 from astrabox_scheduler_kubernetes.calls import CallFailedError, Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Dropped, Recorder, RunStore
-from astrabox_scheduler_kubernetes.suspects import Suspects
+from astrabox_scheduler_kubernetes.suspects import Suspects, Trial
 from astrabox_scheduler_kubernetes.telling import Told
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
@@ -100,6 +100,8 @@ class Attempt:
         """As it was last read or written."""
         self.lost = False
         """Set by whoever cancels the attempt because the run is not ours any more."""
+        self.waits = False
+        """Whether it waits for its turn among suspects: a stop may cancel it, nothing is begun."""
         self._desk = desk
         self._claim: RunStatus | None = None
         """What was to be saved as the claim; whether it was is told by `run`, or by another look."""
@@ -215,10 +217,13 @@ class Attempt:
             await self._save(lambda status: with_exhaustion(status, self._now()))
             _LOG.warning("run %s failed for good: its retries are used up", self.entry.name)
             return None
-        async with self._desk.suspects.turn(run.status):
-            return await self._begin(run)
+        self._check_stop()
+        self.waits = True
+        async with self._desk.suspects.turn(run.status) as trial:
+            self.waits = False
+            return await self._begin(run, trial)
 
-    async def _begin(self, run: RunInvocation) -> datetime | None:
+    async def _begin(self, run: RunInvocation, trial: Trial) -> datetime | None:
         scheduled = run.spec.trigger == "schedule"
         if scheduled and not run.status.started and (settled := await self._settled(run)) is not Orphan.ADOPT:
             return (
@@ -234,7 +239,7 @@ class Attempt:
         _LOG.info("run %s: attempt %d begins", self.entry.name, self._status.attempts)
         if scheduled and not self._called and not await self._still_enabled_for_sure():
             return None
-        return await self._call_astrabox()
+        return await self._call_astrabox(trial)
 
     def _begun(self, status: RunStatus) -> RunStatus:
         """The claim on top of `status`, which may be newer than what was read at first."""
@@ -255,18 +260,21 @@ class Attempt:
             await self._cancel(Cancellation.NOBODY_THERE)
         return settled
 
-    async def _call_astrabox(self) -> datetime | None:
+    async def _call_astrabox(self, trial: Trial) -> datetime | None:
         assert self.run is not None
         calls = self._desk.calls
         try:
             decode_payload(self.run.spec.payload)
             if self._status.session_id is None:
                 self._before_call()
+                trial.called()
                 session_id = await calls.start_session(self.run)
                 await self._save(lambda status: with_session(status, session_id))
+                trial.answered()
                 _LOG.info("run %s has Session %s", self.entry.name, session_id)
             assert self._status.session_id is not None
             self._before_call()
+            trial.called()
             turn = await calls.admit_turn(self.run, self._status.session_id)
         except CallFailedError as failure:
             return await self._failed(str(failure), failure.told, permanent=failure.permanent)

@@ -56,6 +56,7 @@ class Dispatcher:
         self._live: frozenset[str] = frozenset()
         self._work = asyncio.Event()
         self._sweep_now = asyncio.Event()
+        desk.suspects.has_place = self._has_place
 
     def start(self) -> None:
         """Begin; the Lease is held by now."""
@@ -113,7 +114,7 @@ class Dispatcher:
         self._ended.pop(name, None)  # another one may get this name
         if name in self._in_progress:
             attempt, task = self._in_progress[name]
-            if not attempt.lost:
+            if not attempt.lost and not task.done():  # one that is done is being handed over
                 _LOG.info("run %s was deleted or taken over: its attempt is cancelled", name)
                 attempt.lost = True
                 task.cancel()
@@ -169,6 +170,7 @@ class Dispatcher:
         """Begin attempts as runs become ready and places free."""
         while True:
             self._work.clear()
+            self._desk.suspects.go_on()
             while self._has_place() and self._keeper.held():
                 entry = self._waiting.pop_ready(self._clock.monotonic())
                 if entry is None:

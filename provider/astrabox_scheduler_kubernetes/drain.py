@@ -25,9 +25,10 @@ class Drain:
         self._beat = beat
 
     async def run(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
-        """Hand over what waits, at once and as it comes; after `grace` seconds also what is in progress.
+        """Hand over what begins nothing any more, at once and as it comes; after `grace` seconds the rest.
 
-        An attempt that fails meanwhile waits, too.
+        That is what waits for its time, its place or its turn, and what has come to the end of a call. A run
+        of which it is not decided whether it is saved stays until it is: others would start it (G6).
         """
         beating = asyncio.create_task(self._keep_beating())
         try:
@@ -49,18 +50,32 @@ class Drain:
     async def _while_in_progress(
         self, grace: float, waiting: Callable[[], Iterable[Entry]]
     ) -> Sequence[Attempt]:
-        """What could not be handed over so far, because the API server is slow or they are many."""
+        """What waited and could not be handed over so far: the API server is slow, or they are many."""
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
         late: Sequence[Attempt] = ()
         while any(not task.done() for task in _tasks(self._in_progress)):
             if (left := end - loop.time()) <= 0:
                 break
+            await self._end_waits()
+            ended = [attempt for attempt, task in self._in_progress.values() if task.done()]
             late = await self._hand_over(
-                [*late, *self._attempts(waiting())], min(left, self._timing.hand_over)
+                [*late, *ended, *self._attempts(waiting())], min(left, self._timing.hand_over)
             )
+            late = [attempt for attempt in late if not self._in_hand(attempt)]
             await self._wait(min(max(end - loop.time(), 0.0), self._timing.beat))
         return late
+
+    async def _end_waits(self) -> None:
+        """Cancel those that wait for their turn among suspects: they are at once done, and begin nothing."""
+        waits = [task for attempt, task in self._in_progress.values() if attempt.waits and not task.done()]
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    def _in_hand(self, attempt: Attempt) -> bool:
+        mine = self._in_progress.get(attempt.entry.name)
+        return mine is not None and mine[0] is attempt
 
     async def _wait(self, seconds: float) -> None:
         tasks = [task for task in _tasks(self._in_progress) if not task.done()]
@@ -89,6 +104,9 @@ class Drain:
                     if isinstance(error, ApiError) and not error.permanent:
                         return
                 del left[id(attempt)]
+                # Not before: what is in hand is not taken in again by our own watch.
+                if self._in_hand(attempt):
+                    del self._in_progress[attempt.entry.name]
 
         try:
             async with asyncio.timeout(seconds):

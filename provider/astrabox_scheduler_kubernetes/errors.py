@@ -6,13 +6,16 @@ nothing about the engine; the original is chained for the logs.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from pydantic import ValidationError
 
 from astrabox_scheduler_client.errors import ApiError, ConnectError, QuotaExceeded, TooLarge
+from astrabox_scheduler_crds.deletion import DELETED_KEPT
 from astrabox_scheduler_crds.payload import PayloadError
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduleCapacityExceeded, SchedulerUnavailable
 
+_ROOM_AFTER = DELETED_KEPT // timedelta(minutes=1)
 STORE_ERRORS = (ApiError, ConnectError, ValidationError, OSError, TimeoutError)
 """Everything by which a store can fail; anything else is a fault of this program and stays visible."""
 
@@ -35,7 +38,8 @@ def capacity_exceeded(outcome: str, error: QuotaExceeded | TooLarge) -> Schedule
     if isinstance(error, TooLarge):
         return ScheduleCapacityExceeded(f"{outcome}: it is too large. Shorten the prompt.")
     return ScheduleCapacityExceeded(
-        f"{outcome}: the scheduler's store is full. Delete what is not needed, or ask an operator for more."
+        f"{outcome}: the scheduler's store is full. Delete what is not needed (a schedule makes room "
+        f"{_ROOM_AFTER} minutes after it was deleted), or ask an operator for more."
     )
 
 

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Literal
@@ -52,23 +54,20 @@ class Requests:
         if trigger not in ("manual", "replay") or (trigger == "replay") != (source is not None):
             raise InvalidSchedule("A replay names the run that it repeats, and a manual run names none.")
         text = "" if source is not None else payload_text(payload)
-        async with self._store.use() as api:
-            if source is not None:
-                text = await self._payload_of(api, deployment_id, source)
-            now = api.clock.now()
-            key = deployment_key(deployment_id)
-            labels = {DEPLOYMENT_LABEL: key} | ({ASSIGNEE_LABEL: assignee} if assignee else {})
-            run = RunInvocation(
-                metadata=ObjectMeta(name=requested_run_name(key, now, _token()), labels=labels),
-                spec=RunSpec(
-                    deployment_id=deployment_id,
-                    trigger=trigger,
-                    payload=text,
-                    replayed_from=source,
-                    created_by=Origin(identity=assignee or f"{ROLE}-api", at=now),
-                ),
-            )
-            saved = run.changed(metadata=await self._create(api, run))
+        run, sent = None, _Sent()
+        with ExitStack() as undecided:
+            try:
+                async with self._store.use() as api:
+                    if source is not None:
+                        text = await self._payload_of(api, deployment_id, source)
+                    now = api.clock.now()
+                    run = _requested(deployment_id, text, trigger, source, assignee=assignee, now=now)
+                    undecided.enter_context(self.unsaved.undecided(run.metadata.name))
+                    saved = run.changed(metadata=await self._create(api, run, sent))
+            except BaseException:  # also a cancellation, during the create or after it
+                if run is not None and sent.perhaps:
+                    self.unsaved.withdraw(run)
+                raise
         _LOG.info("run %s is saved (%s)", saved.metadata.name, trigger)
         return row(saved)
 
@@ -134,27 +133,27 @@ class Requests:
             raise InvalidSchedule("The run to repeat is no longer in the history of this Deployment.")
         return run.spec.payload
 
-    async def _create(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
-        """Create it once, or leave nothing behind that starts. Raises ApiError.
+    async def _create(self, api: SchedulerApi, run: RunInvocation, sent: "_Sent") -> ObjectMeta:
+        """Create it once. Raises ApiError; `sent` then says whether it may be saved all the same.
 
         Without an answer the same name is tried again, and found if it was saved.
         """
         loop = asyncio.get_running_loop()
         pauses = Pauses(self._timing)
         deadline: float | None = None
-        with self.unsaved.undecided(run.metadata.name):
-            while True:
-                try:
-                    return await self._created_or_found(api, run)
-                except ApiError as error:
-                    if not error.ambiguous and deadline is None:
-                        raise
-                    deadline = deadline or loop.time() + self._timing.settle
-                    pause = pauses.next(error.retry_after)
-                    if error.permanent or loop.time() + pause > deadline:
-                        self.unsaved.withdraw(run)
-                        raise
-                    await asyncio.sleep(pause)
+        while True:
+            before, sent.perhaps = sent.perhaps, True
+            try:
+                return await self._created_or_found(api, run)
+            except ApiError as error:
+                sent.perhaps = before or error.ambiguous
+                if not sent.perhaps:
+                    raise
+                deadline = deadline or loop.time() + self._timing.settle
+                pause = pauses.next(error.retry_after)
+                if error.permanent or loop.time() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
 
     async def _created_or_found(self, api: SchedulerApi, run: RunInvocation) -> ObjectMeta:
         """Metadata of the run of this name, if it is the one that we create."""
@@ -165,6 +164,39 @@ class Requests:
             if found.spec != run.spec:
                 raise
             return found.metadata
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What is known of a run that is being created."""
+
+    perhaps: bool = False
+    """Whether it may be saved."""
+
+
+def _requested(
+    deployment_id: str,
+    payload: str,
+    trigger: Literal["manual", "replay"],
+    source: str | None,
+    *,
+    assignee: str | None,
+    now: datetime,
+) -> RunInvocation:
+    key = deployment_key(deployment_id)
+    return RunInvocation(
+        metadata=ObjectMeta(
+            name=requested_run_name(key, now, _token()),
+            labels={DEPLOYMENT_LABEL: key} | ({ASSIGNEE_LABEL: assignee} if assignee else {}),
+        ),
+        spec=RunSpec(
+            deployment_id=deployment_id,
+            trigger=trigger,
+            payload=payload,
+            replayed_from=source,
+            created_by=Origin(identity=assignee or f"{ROLE}-api", at=now),
+        ),
+    )
 
 
 def _second(metadata: ObjectMeta) -> datetime:

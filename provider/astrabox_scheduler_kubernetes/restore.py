@@ -9,7 +9,7 @@ import logging
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError
-from astrabox_scheduler_crds.deletion import alive
+from astrabox_scheduler_crds.deletion import GIVEN_AT_ANNOTATION, alive
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
@@ -83,6 +83,7 @@ class Restorer:
             else:
                 await api.schedules.update(_again(previous, found, api))
         elif previous is None or found.metadata.resource_version != previous.metadata.resource_version:
+            # No write of ours can arrive any more: none rests on a version later than `previous`.
             _LOG.info("schedule %s was written by somebody else since", name)
             return True
         else:
@@ -93,10 +94,14 @@ class Restorer:
 
 
 def _again(previous: DeploymentSchedule, found: DeploymentSchedule, api: SchedulerApi) -> DeploymentSchedule:
-    """The old spec on top of what is stored, marked so that no older snapshot undoes it."""
+    """The old spec on top of what is stored, marked so that no older snapshot undoes it.
+
+    No command was given now: one that is under way elsewhere is later than the one that is put back.
+    """
     now = api.clock.now()
-    marks = {APPLIED_AT_ANNOTATION: utc_text(now)}
     old, metadata = previous.metadata, found.metadata
+    given = old.annotations.get(GIVEN_AT_ANNOTATION, "")
+    marks = {APPLIED_AT_ANNOTATION: utc_text(now), GIVEN_AT_ANNOTATION: given}
     return DeploymentSchedule(
         metadata=metadata.changed(
             labels={**alive(metadata.labels), **old.labels},

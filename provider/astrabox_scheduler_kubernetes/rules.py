@@ -149,6 +149,23 @@ def applied_recently(stored: DeploymentSchedule, now: datetime, seconds: float) 
     return at is not None and abs(now - at) < timedelta(seconds=seconds)
 
 
+def is_overtaken(
+    at: datetime | None, first: datetime | None, given: datetime, now: datetime, clocks: float
+) -> bool:
+    """Whether a command that was given `at` is a later one than ours, which was `given`, so that it stays.
+
+    `first` is the mark of what our call found at its first look: that was written before ours began to
+    write, and is the later one only if clocks, which differ by up to `clocks` seconds, cannot explain
+    it; else an apply after an apply, by replicas whose clocks differ, would do nothing. What came after
+    that look overlaps with ours, and the marks decide. A mark from the future was written by hand.
+    All times aware UTC, None where there is no mark.
+    """
+    slack = timedelta(seconds=clocks)
+    if at is None or at > now + slack:
+        return False
+    return at > (given + slack if at == first else given)
+
+
 def _check_time_rule(want: Wanted) -> None:
     try:
         CronSchedule.parse(want.cron, want.time_zone)

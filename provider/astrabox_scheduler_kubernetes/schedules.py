@@ -13,7 +13,7 @@ from astrabox_scheduler_kubernetes.rules import Wanted, storable, wanted
 from astrabox_scheduler_kubernetes.seam import Schedule, ScheduleCapacityExceeded
 from astrabox_scheduler_kubernetes.store import Store
 from astrabox_scheduler_kubernetes.timing import Timing
-from astrabox_scheduler_kubernetes.writing import Trail, Writing
+from astrabox_scheduler_kubernetes.writing import Trail, Writing, mark_of
 
 
 class Schedules:
@@ -69,6 +69,7 @@ class Schedules:
 
     @asynccontextmanager
     async def _one_at_a_time(self, name: str) -> AsyncIterator[Writing]:
+        begun = self._store.clock.monotonic()  # however long it waits for another: it was given now
         lock = self._locks.setdefault(name, asyncio.Lock())
         doubt: Trail | None = None
         trail = Trail()
@@ -76,7 +77,7 @@ class Schedules:
             try:
                 async with self._store.use() as api:
                     doubt = await self._restorer.take(name)
-                    yield Writing(api, self._timing, trail)
+                    yield Writing(api, self._timing, trail, begun)
             except BaseException:  # also a cancellation that comes after the write
                 if left := _left_in_doubt(doubt, trail):
                     self._restorer.begin(name, left)
@@ -84,7 +85,10 @@ class Schedules:
 
 
 def _left_in_doubt(before: Trail | None, now: Trail) -> Trail | None:
-    """What must still be put back after a call that failed: the state before the first of them."""
+    """What must still be put back after a call that failed: the state that neither of them has written."""
     if before is None:
         return now if now.unanswered else None
-    return Trail(before.previous, read=True, marks=before.marks | now.marks, unanswered=True)
+    seen = now.previous
+    ours = seen is not None and mark_of(seen) in before.marks
+    previous = before.previous if ours or not now.read else seen
+    return Trail(previous, read=True, marks=before.marks | now.marks, unanswered=True)

@@ -22,7 +22,8 @@ class Settings(ConnectionSettings):
         default=8,
         ge=1,
         le=1000,
-        description="Attempts after which a run has failed for good, the first included.",
+        description="Attempts after which a run has failed for good, the first included. From 3 on, a run "
+        "that takes its process down each time fails alone; with less, runs in progress beside it may, too.",
     )
     retry_first_delay_seconds: float = Field(
         default=2.0, ge=0, le=86_400, description="Seconds between the first attempt and the second."

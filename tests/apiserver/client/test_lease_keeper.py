@@ -198,6 +198,32 @@ async def test_a_name_of_an_earlier_life_is_left_alone(settings: ConnectSettings
     assert (await api.leases.get("me")).metadata.resource_version == old.metadata.resource_version
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_given_up_it_may_be_taken_anew(
+    settings: ConnectSettings, api: SchedulerApi, *, at_once: bool
+) -> None:
+    """A Lease of another name, so that the first one keeps its interval; held as the first was."""
+    keeper = LeaseKeeper(settings, api.namespace, "operator", "me", duration=3.0, period=0.5)
+    await keeper.start(20)
+    with pytest.raises(RuntimeError, match="kept already"):
+        await keeper.start(20)
+    await keeper.release()
+    assert not keeper.held()
+    old = await api.leases.get("me")
+    assert old.released
+    if not at_once:
+        await asyncio.sleep(3.5)
+    await keeper.start(20)
+    assert keeper.held()
+    assert keeper.name == "me-2"
+    taken = await api.leases.get("me-2")
+    assert interval(taken)[0] >= interval(old)[1]
+    assert await api.leases.get("me") == old
+    await keeper.release()
+    assert (await api.leases.get("me-2")).released
+    assert "lease me" not in {thread.name[:8] for thread in threading.enumerate()}
+
+
 async def test_a_stopped_process_does_not_believe_in_it_when_it_goes_on(
     admin_kubeconfig: Path, api: SchedulerApi, eventually: Eventually
 ) -> None:

@@ -156,6 +156,7 @@ STATUS_CASES: list[tuple[str, Patch, Patch, Patch]] = [
     ("status.attempts never goes back", {"attempts": 3}, {"attempts": 4}, {"attempts": 3}),
     ("status.attempts never goes back", {}, {"attempts": 1}, {"attempts": None}),
     ("status.releases never goes back", {"releases": 3}, {"releases": 4}, {"releases": 3}),
+    ("status.failures never goes back", {"failures": 3}, {"failures": 4}, {"failures": 3}),
     ("a run that was started is never Queued again", {}, {"phase": "Retrying"}, {"phase": "Queued"}),
     ("a run that was started is never Queued again", {}, {"phase": "Running"}, {"phase": None}),
     (

@@ -166,6 +166,39 @@ async def test_labels_set_while_a_process_stands_still_repeat_nothing(
     assert {"team": "t4", "owner": "o4"}.items() <= schedule.metadata.labels.items()
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+async def test_objects_that_cannot_be_read_keep_no_process_from_firing(
+    control_plane: Cluster, api: SchedulerApi, namespace: str, *, enabled: bool
+) -> None:
+    """CC-09, WA-14: times that the API server alone takes; a restarted operator fires all the same."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    await put_provider(api)
+    await put_schedule(api, "good")
+    times = ("0000-01-01T00:00:00Z", "2026-06-01T00:00:00+24:00", "9999-12-31T23:59:59-23:59")
+    for number, since in enumerate(times):
+        name = f"odd-{number}"
+        spec = {"deploymentId": name, "cron": "* * * * *", "timeZone": "UTC", "payload": "{}"}
+        body = {
+            "apiVersion": labels.API_VERSION,
+            "kind": labels.SCHEDULE_KIND,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": spec | {"enabled": enabled, "activeSince": since},
+        }
+        control_plane.kubectl("create", "-f", "-", input=json.dumps(body))
+    async with process(kubeconfig, namespace) as operator:
+
+        async def fired() -> bool:
+            return len(await api.runs.list_for_deployment("good")) >= 2
+
+        await eventually(fired)
+        told = [(f"odd-{number}", "Unreadable") for number in range(len(times))]
+        await eventually(partial(events_are, control_plane, namespace, told))
+        assert await operator.health("/healthz") == (200, "ok\n")
+        assert await operator.health("/readyz") == (200, "ok\n")
+        assert await operator.stop() == 0
+
+
 async def test_a_process_waits_for_its_rights_and_then_starts(
     control_plane: Cluster, api: SchedulerApi, namespace: str
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.identity import new_identity
-from astrabox_scheduler_operator.app import Operator
+from astrabox_scheduler_operator.app import LOAD_SECONDS, Operator
 from astrabox_scheduler_operator.settings import PREFIX, Settings
 from tests.apiserver.operator.scenery import eventually, put_provider, put_schedule, see
 
@@ -45,9 +45,13 @@ async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
             "the schedules are not loaded yet",
         ]
         assert operator.alive() == []
+        operator._started = operator._started or 0.0
+        operator._started -= LOAD_SECONDS
+        operator.sweep.heard()  # the watch brings this and that, and it does not come to an end
+        assert [each.partition(":")[0] for each in operator.alive()] == ["load of the schedules"]
         await see(operator)
         await eventually(written)
-        assert operator.ready() == []
+        assert operator.ready() == operator.alive() == []
         (lease,) = [each for each in await api.leases.list() if each.role == "operator"]
         assert lease.metadata.name == operator.keeper.name
     finally:

@@ -17,6 +17,7 @@ from astrabox_scheduler_client.errors import AlreadyExists
 from astrabox_scheduler_crds.deletion import DELETED_KEPT, deleted, is_deleted
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from tests.apiserver.provider.handlers import rule
+from tests.apiserver.provider.meanwhile import before
 from tests.apiserver.provider.scenery import QUICK, Place, true, until
 from tests.apiserver.provider.stored import by_hand, names, stored
 
@@ -36,36 +37,6 @@ async def two(place: Place, one: KubernetesSchedulerProvider) -> Any:
     provider = place.provider(CAREFUL)
     yield provider
     await provider.stop()
-
-
-def before(
-    provider: KubernetesSchedulerProvider, method: str, act: Callable[[], Awaitable[object]]
-) -> list[str]:
-    """Let `act` happen right before the provider's first write of this kind; its writes, as they are sent."""
-    store = provider._engine()._store
-    acquire = store.acquire
-    sent: list[str] = []
-
-    async def acquire_watched() -> Any:
-        api = await acquire()
-        for name in ("create", "update", "delete"):
-            setattr(api.schedules, name, watched(api, name))
-        return api
-
-    def watched(api: Any, name: str) -> Any:
-        real = getattr(type(api.schedules), name)
-
-        async def call(*args: Any) -> Any:
-            first = name == method and name not in sent
-            sent.append(name)
-            if first:
-                await act()
-            return await real(api.schedules, *args)
-
-        return call
-
-    store.acquire = acquire_watched  # type: ignore[method-assign]
-    return sent
 
 
 async def gone(place: Place) -> bool:

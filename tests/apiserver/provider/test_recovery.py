@@ -64,6 +64,14 @@ async def test_silent_watch_is_noticed(place: Place) -> None:
     assert handler.started == [warm.run_id, name]
 
 
+async def test_leases_are_looked_at_between_two_sweeps(place: Place) -> None:
+    """Who has gone is noticed within seconds, not when runs are looked through the next time."""
+    timing = replace(QUICK, sweep=600.0, lease_duration=60.0, lease_period=5.0)
+    async with place.running(Instant(), timing) as provider:
+        calls = place.recorded(provider)
+        await until(lambda: true(calls.count("GET leases") >= 5))
+
+
 async def test_fenced_provider_calls_nobody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """RE-07: without its Lease a provider starts no call, by its own clock; with it again, it goes on."""
     handler = Instant()
@@ -134,6 +142,44 @@ async def test_killed_process_is_taken_over_with_its_saved_session(place: Place)
     assert heir.started == []
     assert heir.admitted == [(run.run_id, f"session-of-{run.run_id}")]
     assert done.status.attempts == 2
+
+
+async def lose(place: Place, runs: int, lives: int, **environ: str) -> None:
+    """So many runs in a call when their process is lost, so many times."""
+    for life in range(lives):
+        handler = Held("start_session")
+        provider = place.provider(**environ)
+        await provider.start(handler)
+        for _ in range(0 if life else runs):
+            await provider.enqueue("d", {}, trigger="manual")
+        await until(lambda h=handler: true(len(h.started) == runs), within=20)  # type: ignore[misc]
+        await kill(provider)
+
+
+@pytest.mark.parametrize(("lives", "attempts"), [(1, "2"), (2, "5")])
+async def test_runs_of_a_lost_process_are_continued_together(place: Place, lives: int, attempts: str) -> None:
+    """G4: none waits for the call of another, with the fewest attempts that leave room for that."""
+    await lose(place, 30, lives, MAX_ATTEMPTS=attempts)
+    heir = Held("start_session")
+    async with place.running(heir, MAX_ATTEMPTS=attempts):
+        await until(lambda: true(len(heir.started) == 30), within=QUICK.lease_duration + 5)
+        heir.go.set()
+        for name in heir.started:
+            done = await place.until_phase(name, "Succeeded")
+            assert (done.status.attempts, done.status.losses) == (lives + 1, lives + 1)
+
+
+async def test_suspects_are_soon_under_way_again(place: Place) -> None:
+    """Each is alone on trial, but only until it is answered; and no more are in progress than may be."""
+    await lose(place, 12, 2, MAX_ATTEMPTS="4")
+    heir = Held("admit_turn")
+    async with place.running(heir, MAX_ATTEMPTS="4", CONCURRENCY="5"):
+        await until(lambda: true(len(heir.admitted) == 5), within=QUICK.lease_duration + 5)
+        await asyncio.sleep(10 * QUICK.beat)
+        assert (len(heir.started), len(heir.admitted)) == (5, 5)
+        heir.go.set()
+        for run in await place.api.runs.list_for_deployment("d"):
+            await place.until_phase(run.metadata.name, "Succeeded")
 
 
 async def test_run_that_kills_its_process_ends_failed(place: Place) -> None:

@@ -1,5 +1,7 @@
 """enqueue and list_runs on a real API server."""
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +82,76 @@ async def test_run_whose_enqueue_has_failed_is_not_started(place: Place, carried
     lost = rows.keys() - {warm.run_id, again.run_id}
     assert len(lost) == carried_out
     assert all(rows[name].status == "cancelled" for name in lost)
+
+
+async def test_run_whose_enqueue_is_cancelled_is_not_started(place: Place) -> None:
+    """G6: nobody was told of it, and its user asks again."""
+    handler = Instant()
+    async with place.running(handler, replace(QUICK, straggle=3.0)) as provider:
+        warm = await provider.enqueue("d", {}, trigger="manual")
+        await place.until_phase(warm.run_id, "Succeeded")
+        (shared,) = provider._engine()._store._by_loop.values()
+        assert shared.api is not None
+        _hang_after(shared.api.runs, "create", reached := asyncio.Event())
+        await _cancelled(provider.enqueue("d", {"n": 1}, trigger="manual"), reached)
+        await until(lambda: true(not provider._engine()._requests.unsaved._tasks))
+        again = await provider.enqueue("d", {"n": 1}, trigger="manual")
+        await place.until_phase(again.run_id, "Succeeded")
+        rows = {row.run_id: row.status for row in await provider.list_runs("d")}
+    assert handler.started == [warm.run_id, again.run_id]
+    assert sorted(rows.values()) == ["cancelled", "completed", "completed"]
+
+
+async def test_enqueue_that_is_cancelled_after_its_answer_is_taken_back(place: Place) -> None:
+    """The client's end hangs, so that the caller never learns that the run was saved."""
+    provider = place.provider()
+    store = provider._engine()._store
+    acquire, reached = store.acquire, asyncio.Event()
+
+    async def acquire_hanging() -> Any:
+        store.acquire = acquire  # type: ignore[method-assign]
+        api = await acquire()
+        _hang_after(api, "aclose", reached)
+        return api
+
+    store.acquire = acquire_hanging  # type: ignore[method-assign]
+    await _cancelled(provider.enqueue("d", {}, trigger="manual"), reached)
+    await until(lambda: true(not provider._engine()._requests.unsaved._tasks))
+    assert [row.status for row in await provider.list_runs("d")] == ["cancelled"]
+
+
+async def test_enqueue_that_is_cancelled_before_its_create_leaves_no_task(place: Place) -> None:
+    async with place.running(Instant()) as provider:
+        run = await provider.enqueue("d", {}, trigger="manual")
+        (shared,) = provider._engine()._store._by_loop.values()
+        assert shared.api is not None
+        _hang_after(shared.api.runs, "get", reached := asyncio.Event())
+        replay = provider.enqueue("d", {}, trigger="replay", replayed_from_run_id=run.run_id)
+        await _cancelled(replay, reached)
+        assert not provider._engine()._requests.unsaved._tasks
+        assert len(await provider.list_runs("d")) == 1
+
+
+def _hang_after(owner: Any, method: str, reached: asyncio.Event) -> None:
+    """Once: the call is carried out, and does not come back."""
+    real = getattr(owner, method)
+
+    async def call(*args: Any) -> Any:
+        setattr(owner, method, real)
+        await real(*args)
+        reached.set()
+        await asyncio.Event().wait()
+
+    setattr(owner, method, call)
+
+
+async def _cancelled(call: Coroutine[Any, Any, object], reached: asyncio.Event) -> None:
+    """Let it begin, and cancel it when it has come so far."""
+    task = asyncio.create_task(call)
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def _lose_the_answer(provider: KubernetesSchedulerProvider, place: Place, carried_out: bool) -> None:

@@ -149,7 +149,7 @@ async def test_used_up_quota_is_a_capacity(place: Place) -> None:
     hard = quota["spec"]["hard"]  # type: ignore[index]
     counted = {**quota, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
     await _send(place, "PUT", "/none/status", counted)  # as a controller would
-    with pytest.raises(ScheduleCapacityExceeded, match="full"):
+    with pytest.raises(ScheduleCapacityExceeded, match=r"full.* makes room 15 minutes after it was deleted"):
         await provider.apply(rule())
     with pytest.raises(ScheduleCapacityExceeded, match="full"):
         await provider.enqueue("d", {}, trigger="manual")

@@ -106,6 +106,96 @@ async def test_what_waits_is_handed_over_once_the_store_is_back(place: Place) ->
     await stopping
 
 
+class OneLong(Instant):
+    """A handler whose first call lasts until `go`, and every other one until `others`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.others = asyncio.Event(), asyncio.Event()
+
+    async def start_session(self, invocation: RunInvocation) -> str:
+        session = await super().start_session(invocation)
+        await (self.go if self.started[0] == invocation.run_id else self.others).wait()
+        return session
+
+
+async def test_run_whose_call_ends_is_handed_over_at_once(place: Place) -> None:
+    """Its next call is made elsewhere, though a longer call keeps the stop from ending."""
+    handler, heir = OneLong(), Instant()
+    provider = place.provider(STOP_TIMEOUT_SECONDS="30")
+    await provider.start(handler)
+    names = [(await provider.enqueue("d", {}, trigger="manual")).run_id for _ in range(6)]
+    await until(lambda: true(len(handler.started) == 6))
+    async with place.running(heir):
+        stopping = asyncio.create_task(provider.stop())
+        await until(lambda: _draining(place, lease_of(provider)))
+        handler.others.set()
+        for name in set(names) - {handler.started[0]}:
+            run = await place.until_phase(name, "Succeeded")
+            assert (run.status.attempts, run.status.releases) == (2, 1)
+        assert not stopping.done()
+        handler.go.set()
+        await stopping
+        await place.until_phase(handler.started[0], "Succeeded")
+    assert (heir.started, len(heir.admitted)) == ([], 6)
+
+
+async def test_suspects_that_wait_are_handed_over_at_once(place: Place) -> None:
+    """They have not begun, so others may, though the one on trial keeps the stop from ending."""
+    handler, heir = Held("start_session"), Instant()
+    status = {"phase": "Running", "attempts": 3, "startedAt": "2026-06-01T12:00:00Z"}
+    names = {await place.create_run() for _ in range(6)}
+    for name in names:
+        await place.api.runs.patch_status(name, status, None)
+    provider = place.provider(STOP_TIMEOUT_SECONDS="30")
+    await provider.start(handler)
+    suspects = provider._engine()._life.dispatcher._desk.suspects  # type: ignore[union-attr]
+    await until(lambda: true(handler.started and suspects.waiting == 5))
+    async with place.running(heir):
+        stopping = asyncio.create_task(provider.stop())
+        for name in names - set(handler.started):
+            await place.until_phase(name, "Succeeded")
+        assert not stopping.done()
+        handler.go.set()
+        await stopping
+        await place.until_phase(handler.started[0], "Succeeded")
+    assert len(handler.started) == 1
+    assert set(heir.started) == names - set(handler.started)
+
+
+async def test_run_is_handed_over_once_it_is_decided_that_it_is_saved(place: Place) -> None:
+    """G6: not before, since another would start what AstraBox is then told was not saved."""
+    handler, heir = Held("start_session"), Instant()
+    provider = place.provider(STOP_TIMEOUT_SECONDS="30")
+    await provider.start(handler)
+    long = await provider.enqueue("d", {}, trigger="manual")
+    await until(lambda: true(handler.started))
+    dispatcher = provider._engine()._life.dispatcher  # type: ignore[union-attr]
+    decided = asyncio.Event()
+
+    async def until_decided(_: str) -> None:
+        await decided.wait()
+
+    dispatcher._decided = until_decided
+    name = await place.create_run(assignee=lease_of(provider))
+    await until(lambda: true(name in dispatcher._in_progress))
+    async with place.running(heir):
+        stopping = asyncio.create_task(provider.stop())
+        await until(lambda: _draining(place, lease_of(provider)))
+        await asyncio.sleep(2 * QUICK.sweep)
+        assert ASSIGNEE_LABEL in (await place.api.runs.get(name)).metadata.labels
+        decided.set()
+        await place.until_phase(name, "Succeeded")
+        assert not stopping.done()
+        handler.go.set()
+        await stopping
+    assert (handler.started, heir.started) == ([long.run_id], [name])
+
+
+async def _draining(place: Place, lease: str) -> bool:
+    return (await place.api.leases.get(lease)).draining
+
+
 async def test_run_handed_over_before_its_first_call_is_looked_at_again(place: Place) -> None:
     """G5: claimed in the moment of the stop, never called: a disable before its start still counts."""
     handler, heir = Held("start_session"), Instant()

@@ -63,6 +63,35 @@ async def _command(rig: Rig, records: Rules, name: str, kind: str, version: int)
         await rig.host("host-3").apply(records[name])
 
 
+OVERLAPS = (
+    ("schedule-updated", rule("disabled"), rule("disabled", enabled=False)),
+    ("schedule-updated", rule("deleted"), None),
+    ("schedule-created", None, rule("new-disabled", enabled=False)),
+    ("schedule-created", None, None),
+)
+"""What an apply is about to write, what is stored, and another host's command meanwhile (None: a delete)."""
+
+
+async def test_a_command_under_way_does_not_undo_a_later_one(rig: Rig) -> None:
+    """G5: one host is about to write an apply; another one disables or deletes, and has answered."""
+    await rig.start_hosts(2)
+    for point, before, command in OVERLAPS:
+        name = next((each.deployment_id for each in (before, command) if each), "new-deleted")
+        if before:
+            await rig.host("host-2").apply(before)
+        rig.arm("host-1", f"before:{point}", "wait")
+        late = asyncio.create_task(rig.host("host-1").apply(rule(name, version=1)))
+        await rig.reached("host-1", f"before:{point}", within=30)
+        if command:
+            await rig.host("host-2").apply(command)
+        else:
+            await rig.host("host-2").delete(name)
+        rig.release("host-1", f"before:{point}")
+        await late
+        assert (await stored_rules(rig)).get(name) == command, (point, name)
+    # Not `assert_holds`: it asks of every apply that was answered that its state was stored for a while.
+
+
 RACES = (
     ("schedule-removed", rule("removed"), None, rule("removed", version=2)),
     ("schedule-created", None, rule("created"), None),

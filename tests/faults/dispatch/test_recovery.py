@@ -11,7 +11,7 @@ from tests.faults.scenes.objects import status
 from tests.faults.scenes.processes import TAKEN_OVER_WITHIN, host_settings
 from tests.faults.scenes.runs import behaving, ended_as, enqueue, until_phase
 from tests.faults.scenes.writes import writes_to_runs
-from tests.faults.stage.rig import Rig
+from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
 
@@ -43,6 +43,23 @@ async def test_killed_host_is_continued_with_the_saved_session(rig: Rig) -> None
         assert status(history.runs[name])["attempts"] == (1 if name in queued else 2)
     (turn,) = calls_of(history, admitting, "admit_turn", by=calls_of(history, admitting)[-1].host)
     assert turn.session_id == session == status(history.runs[admitting])["sessionId"]
+    assert_holds(history)
+
+
+async def test_runs_of_a_killed_host_are_continued_together(open_rig: OpenRig) -> None:
+    """Two attempts, calls that last: the one heir makes all its calls 20 s after the kill at most."""
+    rig = await open_rig(host_settings(MAX_ATTEMPTS=2))
+    await rig.start_hosts(2)
+    names = await enqueue(rig, "host-1", behaving(start_session="hang:15"), 40)
+    await until_begun(rig, names, "start_session", within=12)
+    killed = rig.now()
+    await rig.kill("host-1")
+    await until_phase(rig, names, "Succeeded", within=90)
+    history = await rig.collect()
+    for name in names:
+        (first, *_) = calls_of(history, name, by="host-2")
+        assert first.begun - killed <= TAKEN_OVER_WITHIN, (name, first.begun - killed)
+        assert status(history.runs[name])["attempts"] == 2
     assert_holds(history)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from tests.faults.history.dispatch import dispatched
 from tests.faults.history.errors import spoken
 from tests.faults.history.facts import History, Violation
-from tests.faults.history.firing import due_times_of, groundless, lost_or_late
+from tests.faults.history.firing import due_times_of, groundless, late_as_a_rule, lost_or_late
 from tests.faults.history.ledger import listed
-from tests.faults.history.lifecycle import at_rest, stopped, stored
+from tests.faults.history.lifecycle import at_rest, changed_by_nobody, stopped, stored
 from tests.faults.history.once import doubled, shared_names, unexplained
 from tests.faults.history.pausing import paused
 from tests.faults.history.payloads import kept
@@ -20,8 +20,10 @@ from tests.faults.history.requests import requested
 from tests.faults.history.slack import Slack
 from tests.faults.history.summary import Summary, summed
 from tests.faults.history.timeline import timeline_of
+from tests.faults.history.traces import traced
 from tests.faults.history.view import View, view_of
 
+_OF_DUE_TIMES = (lost_or_late, late_as_a_rule, traced)
 _RULES = (
     groundless,
     doubled,
@@ -36,6 +38,7 @@ _RULES = (
     spoken,
     stopped,
     stored,
+    changed_by_nobody,
     at_rest,
 )
 _SHOWN = 10
@@ -69,7 +72,7 @@ def told(history: History, violations: list[Violation], summary: Summary) -> str
 
 def _checked(view: View) -> tuple[list[Violation], Summary]:
     dues = due_times_of(view)
-    violations = list(lost_or_late(view, dues))
+    violations = [each for rule in _OF_DUE_TIMES for each in rule(view, dues)]
     for rule in _RULES:
         violations += rule(view)
     return sorted(violations, key=_place), summed(view, dues)

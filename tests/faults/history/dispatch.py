@@ -25,7 +25,8 @@ def dispatched(view: View) -> Iterator[Violation]:
             _groundless_ends,
             _permanent_errors,
             _too_many_attempts,
-            _pauses,
+            _short_waits,
+            _saved_pauses,
             _backwards,
         ):
             yield from rule(view, run)
@@ -135,31 +136,63 @@ def _too_many_attempts(view: View, run: Run) -> Iterator[Violation]:
         yield of_run("G3", f"{used} attempts were used, allowed are {view.bounds.max_attempts}", run)
 
 
-def _pauses(view: View, run: Run) -> Iterator[Violation]:
+def _short_waits(view: View, run: Run) -> Iterator[Violation]:
     """Between a failure and the next call of the same process that was free to save it.
 
-    Another process repeats at once what was not saved. The longest wait is judged by what was written.
+    Another process repeats at once what was not saved.
     """
-    bounds, slack = view.bounds, view.slack
     for one, other in pairwise(run.calls):
         same = (one.host, one.pid) == (other.host, other.pid)
         if one.ended is None or not failed(one) or not same or not _could_save(view, one):
             continue
-        life = view.there.life_of(one)
-        wait = other.begun - one.ended
-        if wait < bounds.retry_first_delay - slack.retry and not view.there.disturbed(
-            life, one.ended, other.begun
-        ):
-            what = f"{other.step} came {wait:.2f} s after a failure, less than {bounds.retry_first_delay:g} s"
+        by_hand = any(
+            write.by in view.slack.foreign_writers and write.received <= other.begun for write in run.writes
+        )
+        wait, wanted = other.begun - one.ended, _pause(view, _used(run, one.begun))
+        disturbed = view.there.disturbed(view.there.life_of(one), one.ended, other.begun)
+        if wait < wanted - view.slack.retry and not disturbed and not by_hand:
+            what = f"{other.step} came {wait:.2f} s after a failure, less than {wanted:g} s"
             yield of_run("G3", what, run)
+
+
+def _saved_pauses(view: View, run: Run) -> Iterator[Violation]:
+    """Each wait that was written is the one of the policy, after so many attempts."""
+    slack, seen = view.slack, set[float]()
     for said in run.said:
         later = seconds(said.status.get("nextAttemptTime"))
-        longest = bounds.retry_max_delay + slack.clock
-        if later is not None and later - said.write.received > longest:
-            what = (
-                f"it was to wait {later - said.write.received:.1f} s, more than {bounds.retry_max_delay:g} s"
-            )
+        if later is None or later in seen or said.write.by in slack.foreign_writers:
+            continue
+        seen.add(later)
+        wanted = _pause(view, _number(said, "attempts") - _number(said, "releases"))
+        wait = later - said.write.received
+        if wait > wanted + slack.clock:
+            yield of_run("G3", f"it was to wait {wait:.1f} s, more than {wanted:g} s", run)
+        ends = [
+            call.ended
+            for call in run.calls
+            if call.host == said.write.by and call.ended is not None and call.ended <= said.write.received
+        ]
+        since_failure = later - max(ends, default=0.0)
+        if since_failure < wanted - slack.retry - slack.clock:
+            what = f"it was to wait {since_failure:.1f} s from its failure on, less than {wanted:g} s"
             yield of_run("G3", what, run)
+
+
+def _pause(view: View, attempts: int) -> float:
+    """Bounded exponential: what the policy demands after so many attempts."""
+    bounds = view.bounds
+    return min(bounds.retry_max_delay, bounds.retry_first_delay * bounds.retry_factor ** max(attempts - 1, 0))
+
+
+def _used(run: Run, moment: float) -> int:
+    """Attempts that were saved by then, without those that were handed over."""
+    told = [said for said in run.said if said.write.received <= moment]
+    return _number(told[-1], "attempts") - _number(told[-1], "releases") if told else 1
+
+
+def _number(said: Said, name: str) -> int:
+    value = said.status.get(name, 0)
+    return value if isinstance(value, int) else 0
 
 
 def _backwards(view: View, run: Run) -> Iterator[Violation]:

@@ -148,6 +148,8 @@ class Bounds:
     retry_max_delay: float = 300.0
     handler_timeout: float = 900.0
     history_limit: int = 200
+    retry_factor: float = 3.0
+    """By so much each pause is longer than the one before, up to the longest."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
@@ -11,7 +11,7 @@ from tests.faults.history.due import due_times, text
 from tests.faults.history.facts import Command, Violation, Write
 from tests.faults.history.rules import Rule, Version
 from tests.faults.history.runs import Run
-from tests.faults.history.spans import clip, covers, meets
+from tests.faults.history.spans import clip, covers, meets, quantile
 from tests.faults.history.view import View, of_run
 
 
@@ -27,6 +27,8 @@ class Due:
     """A host was surely there."""
     latest: float | None
     """By when some operator must have fired it; None: none was able to for long enough."""
+    overdue: float | None
+    """From when on a run comes too late whatever had hindered operators; None: there was no such calm."""
     run: Run | None
 
     @property
@@ -36,16 +38,16 @@ class Due:
 
 
 def due_times_of(view: View) -> list[Due]:
-    """Every due time of every rule that may have been in force."""
+    """Every due time of every rule that AstraBox asked for and that may have been in force."""
     runs = {
         (run.deployment, run.due): run
         for run in view.runs.values()
         if run.trigger == "schedule" and run.exists
     }
     found: list[Due] = []
-    for deployment in view.rules.deployments:
+    for deployment in view.asked.deployments:
         times: set[float] = set()
-        for version in view.rules.versions(deployment):
+        for version in view.asked.versions(deployment):
             if version.rule is not None and version.rule.enabled:
                 times.update(_times(view, version, version.rule))
         found += [_judged(view, deployment, due, runs.get((deployment, due))) for due in sorted(times)]
@@ -67,9 +69,32 @@ def lost_or_late(view: View, dues: list[Due]) -> Iterator[Violation]:
         elif due.run is not None and created is not None:
             lateness = created.received - due.at
             limit = view.slack.late + view.slack.load
+            came = f"the run of {text(due.at)} came {lateness:.1f} s late"
             if lateness > limit and _was_easy(view, due):
-                what = f"the run of {text(due.at)} came {lateness:.1f} s late for no reason, not {limit:g} s"
+                yield of_run("G1", f"{came} for no reason, not {limit:g} s", due.run)
+            elif due.overdue is not None and created.received > due.overdue:
+                what = f"{came}, and an operator was able to fire it by {view.when(due.overdue)}"
                 yield of_run("G1", what, due.run)
+
+
+def late_as_a_rule(view: View, dues: list[Due]) -> Iterator[Violation]:
+    """Each may be late once in a while; half of those for which nothing stood in the way may not.
+
+    A due time of very many schedules is left out: their runs are created one after the other.
+    """
+    crowds = Counter(due.at for due in dues)
+    late = sorted(
+        due.run.created.received - due.at
+        for due in dues
+        if due.run is not None
+        and due.run.created is not None
+        and crowds[due.at] <= view.slack.crowd
+        and _was_easy(view, due)
+    )
+    usual = quantile(late, 0.5)
+    if len(late) >= view.slack.few and usual > view.slack.late:
+        what = f"half of {len(late)} runs that nothing stood in the way of came {usual:.1f} s late or later"
+        yield Violation("G1", what)
 
 
 def groundless(view: View) -> Iterator[Violation]:
@@ -101,18 +126,20 @@ def _judged(view: View, deployment: str, due: float, run: Run | None) -> Due:
         return rule.due_at(due)
 
     held = (
-        view.rules.certainly(deployment, in_force, due - clock, due + clock)
+        view.asked.certainly(deployment, in_force, due - clock, due + clock)
         and _was_seen(view, deployment, due)
         and not _may_be_undone(view, deployment, due)
     )
     attended = held and view.there.certain_host(due)
-    latest = _latest(view, deployment, due) if attended else None
-    return Due(deployment, due, held, attended, latest, run)
+    needed = max(view.bounds.lease_duration + 10, view.slack.late + view.slack.load)
+    latest = _latest(view, deployment, due, needed) if attended else None
+    overdue = _latest(view, deployment, due, needed + view.slack.load) if attended else None
+    return Due(deployment, due, held, attended, latest, overdue, run)
 
 
 def _was_seen(view: View, deployment: str, due: float) -> bool:
     """Whether a rule that a hand wrote had been seen before the due time: it is active only from then on."""
-    for version in view.rules.possible(deployment, due, due):
+    for version in view.asked.possible(deployment, due, due):
         by, since = version.origin
         if by in view.slack.foreign_writers:
             seen = clip(view.there.calm("operator"), since, due)
@@ -121,16 +148,15 @@ def _was_seen(view: View, deployment: str, due: float) -> bool:
     return True
 
 
-def _latest(view: View, deployment: str, due: float) -> float | None:
+def _latest(view: View, deployment: str, due: float, needed: float) -> float | None:
     """By when it had to be fired, by the first calm stretch of the operators that is long enough.
 
-    So long that the Lease of one that died before can run out, and the next one gets to it. The schedule
-    must stay enabled until then; an edit excuses nothing, a disable or delete does. A due time is beyond
-    catching up a little before the window ends, since clocks differ.
+    `needed`: so long that the Lease of one that died before can run out, and the next one gets to it. The
+    schedule must stay enabled until then; an edit excuses nothing, a disable or delete does if AstraBox
+    asked for it. A due time is beyond catching up a little before the window ends, since clocks differ.
     """
-    needed = max(view.bounds.lease_duration + 10, view.slack.late + view.slack.load)
     over = min(due + view.bounds.catch_up_window - view.slack.clock, view.history.ended)
-    enabled = view.rules.first_doubt(deployment, lambda rule: rule.enabled, due)
+    enabled = view.asked.first_doubt(deployment, lambda rule: rule.enabled, due)
     for begin, end in clip(view.there.calm("operator"), due, min(over, enabled)):
         if end - begin >= needed:
             return begin + needed
@@ -144,7 +170,7 @@ def _was_easy(view: View, due: Due) -> bool:
         due.in_force
         and view.there.visible_host(due.at - view.slack.settle, due.at + after)
         and not meets(view.there.outages, due.at - before, due.at + after)
-        and view.rules.certainly(due.deployment, lambda rule: rule.enabled, due.at - 2, due.at + after)
+        and view.asked.certainly(due.deployment, lambda rule: rule.enabled, due.at - 2, due.at + after)
         and covers(view.there.calm("operator"), due.at - before, due.at + after)
     )
 
@@ -201,7 +227,7 @@ def _unsure(command: Command, deployment: str) -> bool:
 def _may_be_undone(view: View, deployment: str, due: float) -> bool:
     """Whether what was in force at the due time came from a change that failed: then it may be undone."""
     clock = view.slack.clock
-    begun = [version.possible[0] for version in view.rules.possible(deployment, due - clock, due + clock)]
+    begun = [version.possible[0] for version in view.asked.possible(deployment, due - clock, due + clock)]
     return any(
         _unsure(each, deployment) and any(each.sent <= at <= (each.returned or inf) + clock for at in begun)
         for each in view.history.commands

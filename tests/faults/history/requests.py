@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.faults.history.facts import Command, Violation
+from tests.faults.history.facts import Call, Command, Violation
 from tests.faults.history.objects import exact, exact_text
 from tests.faults.history.runs import Run
+from tests.faults.history.spans import clip, longest, union
 from tests.faults.history.view import View, of_run
 
 
@@ -23,6 +24,7 @@ def requested(view: View) -> Iterator[Violation]:
         if count > 1:
             yield Violation("G6", f"{count} requests were answered with one run", run_id=run_id)
     yield from _in_excess(view)
+    yield from _not_withdrawn(view)
 
 
 def _saved(view: View, command: Command, run_id: str) -> Iterator[Violation]:
@@ -74,6 +76,57 @@ def _in_excess(view: View) -> Iterator[Violation]:
             names = ", ".join(run.name for run in runs)
             what = f"{len(runs)} {key[1]} runs are there for {asked[key]} requests: {names}"
             yield of_run("G6", what, runs[-1])
+
+
+def _not_withdrawn(view: View) -> Iterator[Violation]:
+    """A run that AstraBox was told is not saved, and that began all the same.
+
+    Its host knows and never begins it. Another one does if that host was lost, or was cut off for as long
+    as its Lease may have run out, before it could cancel it.
+    """
+    for command in view.history.commands:
+        if command.op != "enqueue" or not command.unavailable or command.returned is None:
+            continue
+        for run in _left_behind(view, command, command.returned):
+            first = run.calls[0]
+            late = first.begun > command.returned + view.slack.answer
+            if late and not _could_not_withdraw(view, command, first):
+                what = (
+                    f"{first.step} began in {first.host} at {view.when(first.begun)}, "
+                    f"{first.begun - command.returned:.1f} s after AstraBox was told that it is not saved"
+                )
+                yield of_run("G6", what, run)
+
+
+def _left_behind(view: View, command: Command, returned: float) -> list[Run]:
+    """Runs with calls that this command must have made: no other one asked its host for the like then."""
+    until = returned + view.slack.straggle
+    alike = [
+        each
+        for each in view.history.commands
+        if each.op == "enqueue" and each.host == command.host and _asked(each) == _asked(command)
+    ]
+    if any(each is not command and each.sent <= until for each in alike):
+        return []
+    return [
+        run
+        for run in view.runs.values()
+        if run.calls
+        and _key(run) == _asked(command)
+        and run.created is not None
+        and run.created.by == command.host
+        and command.sent <= run.created.received <= until
+    ]
+
+
+def _could_not_withdraw(view: View, command: Command, first: Call) -> bool:
+    there, bounds = view.there, view.bounds
+    life = there.life_at(command.host, command.sent)
+    if life is None or there.life_of(first) is life:
+        return life is None
+    end = there.end(life) if life.asked_to_end is None else life.asked_to_end
+    away = clip(union([*there.disturbances(life), *there.outages]), command.sent, first.begun)
+    return end <= first.begun or longest(away) > bounds.lease_duration - bounds.renew_period
 
 
 def _asked(command: Command) -> tuple[str, ...]:

@@ -9,14 +9,22 @@ of unknown outcome may have taken effect or not: it adds a possibility and ends 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 from tests.faults.history.due import is_due
 from tests.faults.history.facts import History, Object, Span, Write
-from tests.faults.history.objects import field, in_order, may_have_acted, seconds, unknown
+from tests.faults.history.objects import (
+    exact,
+    exact_text,
+    field,
+    in_order,
+    may_have_acted,
+    seconds,
+    unknown,
+)
 
 SCHEDULES = "deploymentschedules"
 _DELETED = "scheduler.astrabox.io/deleted"
@@ -45,8 +53,22 @@ class Rule:
         return self.enabled and active and is_due(self.cron, self.zone, due)
 
     def owes(self, due: float) -> Earlier | None:
-        """The replaced rule whose due time this is, as the object tells."""
-        return next((each for each in self.earlier if each.due_at(due)), None)
+        """The replaced rule whose due time this is and is still to fire, as the object tells."""
+        return next((each for each in self.earlier if not each.disabled and each.due_at(due)), None)
+
+    def says(self, schedule: Mapping[str, Any]) -> bool:
+        """Whether it is what AstraBox gives here."""
+        return (
+            self.cron == " ".join(str(schedule.get("cron")).split())
+            and self.zone == schedule.get("timezone")
+            and self.enabled == schedule.get("enabled", True)
+            and exact_text(self.payload) == exact(schedule.get("payload"))
+        )
+
+    def equals(self, other: Rule) -> bool:
+        """Whether both say the same to AstraBox."""
+        same_payload = exact_text(self.payload) == exact_text(other.payload)
+        return self.times == other.times and same_payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +79,8 @@ class Earlier:
     zone: str
     since: float
     until: float
+    disabled: bool = False
+    """A disable ended it: what has not fired by then never fires."""
 
     def due_at(self, due: float) -> bool:
         """Whether it owes this due time."""
@@ -76,19 +100,22 @@ class Version:
     """From when it was surely stored, if ever."""
     origin: tuple[str, float] = ("", -inf)
     """Who wrote the time rule that it still has, and when that was done."""
+    write: Write | None = None
+    """What stored it; None: nothing in this history."""
 
 
 Test = Callable[[Rule], bool]
 
 
 class Rules:
-    """The versions of every AstraBox Deployment's schedule."""
+    """The versions of every AstraBox Deployment's schedule; `without`: as if these writes had not been."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, without: Collection[Write] = ()) -> None:
         by_name: defaultdict[str, list[Write]] = defaultdict(list)
+        left_out = {id(write) for write in without}
         for write in history.writes:
             if write.resource == SCHEDULES and not write.subresource and may_have_acted(write):
-                by_name[write.name].append(write)
+                by_name[write.name] += [] if id(write) in left_out else [write]
         self._versions: dict[str, list[Version]] = {}
         for name, writes in by_name.items():
             ordered = in_order(writes)
@@ -148,7 +175,7 @@ def rule_of(stored: Object) -> Rule | None:
         enabled=spec.get("enabled", True) is True,
         payload=str(spec.get("payload")),
         active_since=seconds(spec.get("activeSince")),
-        earlier=tuple(_earlier(each) for each in spec.get("earlierRules") or () if not each.get("disabled")),
+        earlier=tuple(_earlier(each) for each in spec.get("earlierRules") or ()),
     )
 
 
@@ -159,6 +186,7 @@ def _earlier(told: Mapping[str, Any]) -> Earlier:
         zone=str(told.get("timeZone")),
         since=inf if since is None else since,
         until=-inf if until is None else until,
+        disabled=told.get("disabled") is True,
     )
 
 
@@ -195,6 +223,7 @@ def _versions(writes: Sequence[Write]) -> list[Version]:
             by=write.by,
             settled=settled,
             origin=before.origin if same else (write.by, settled),
+            write=write,
         )
         if sure:
             versions = [_ended(each, settled) for each in versions]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """All in seconds, but for the last three."""
+    """All in seconds, but for the last five."""
 
     clock: float = 1.0
     """Objects carry whole seconds, and processes know the API server's time no better than that."""
     answer: float = 1.0
     """The audit log notes the end of a request after its answer was sent, so a reaction can come before."""
     late: float = 5.0
-    """From a due time on, a run that comes later is a late one."""
+    """From a due time on, a run that comes later is a late one. Half of them come well within a second."""
     load: float = 20.0
     """How long anything may take longer on a machine that runs a control plane and all processes at once."""
     recovery: float = 20.0
@@ -23,6 +23,8 @@ class Slack:
     """Between two tries of an operator to create a run that failed; grows with the length of the fault."""
     request_timeout: float = 10.0
     """A request that was swallowed is given up after this."""
+    straggle: float = 60.0
+    """So long after its process has given it up, or has ended, a request may still be carried out."""
     proof: float = 3.0
     """On top of the renew period: until a process has surely shown once more that it is there."""
     settle: float = 20.0
@@ -35,6 +37,12 @@ class Slack:
     """By how much a wait between attempts may fall short: two processes may differ about the time."""
     confirm: float = 4.0
     """A run may carry the payload of a read that began so long before its create."""
+    few: int = 8
+    """Of fewer due times nothing is said about how late they are as a rule."""
+    crowd: int = 100
+    """Schedules that are due at one moment and fired at it; with more the last ones have to wait."""
+    given: float = 3.0
+    """Of two commands under way at once the one given so much later is known to be: clocks differ."""
     concurrency: int = 50
     """Calls in progress in one host; with so many another run has to wait."""
     ledger_limit: int = 200

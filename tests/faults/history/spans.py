@@ -62,3 +62,8 @@ def meets(spans: Iterable[Span], begin: float, end: float) -> bool:
 def covers(spans: Sequence[Span], begin: float, end: float) -> bool:
     """Whether one of them holds all of [begin, end]."""
     return any(span[0] <= begin and span[1] >= end for span in spans)
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """What this share of sorted figures does not exceed; 0.0 without any."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -11,6 +11,7 @@ from tests.faults.history.facts import History
 from tests.faults.history.firing import Due, due_times_of
 from tests.faults.history.runs import Run
 from tests.faults.history.slack import Slack
+from tests.faults.history.spans import quantile
 from tests.faults.history.view import View, view_of
 
 
@@ -100,11 +101,6 @@ def _lateness(run: Run) -> float | None:
 def _takeovers(run: Run) -> int:
     makers = [(call.host, call.pid) for call in run.calls]
     return sum(one != other for one, other in pairwise(makers))
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """What this share of the sorted figures does not exceed; 0.0 without any."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.faults.history.asked import Unasked, unasked_for
 from tests.faults.history.facts import Bounds, History, Violation
 from tests.faults.history.presence import Attendance
 from tests.faults.history.rules import Rules
@@ -19,6 +20,10 @@ class View:
     slack: Slack
     there: Attendance
     rules: Rules
+    """What was stored."""
+    unasked: list[Unasked]
+    asked: Rules
+    """The same without what nobody had asked for: what has to fire."""
     runs: dict[str, Run]
 
     @property
@@ -33,7 +38,11 @@ class View:
 
 def view_of(history: History, slack: Slack) -> View:
     """Derive everything."""
-    return View(history, slack, Attendance(history, slack), Rules(history), runs_of(history))
+    there, rules = Attendance(history, slack), Rules(history)
+    unasked = unasked_for(history, slack, there, rules)
+    wrong = [each.version.write for each in unasked if each.version.write is not None]
+    asked = Rules(history, without=wrong) if wrong else rules
+    return View(history, slack, there, rules, unasked, asked, runs_of(history))
 
 
 def of_run(guarantee: str, what: str, run: Run) -> Violation:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.history.facts import Violation
-from tests.faults.history.summary import Summary, counted, quantile
+from tests.faults.history.spans import quantile
+from tests.faults.history.summary import Summary, counted
 from tests.faults.mix.performance import Performance
 from tests.faults.mix.steps import WORKLOAD
 

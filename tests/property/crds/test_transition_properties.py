@@ -54,6 +54,8 @@ def test_never_backwards(course: list[str]) -> None:
         assert RANK[Phase(after.phase)] >= RANK[Phase(status.phase)]
         assert after.attempts >= status.attempts
         assert after.releases >= status.releases
+        assert after.failures >= status.failures
+        assert after.losses >= (1 if after.phase == Phase.RUNNING and name == "attempt" else 0)
         for field in ("session_id", "turn_id", "started_at"):
             assert getattr(status, field) in (None, getattr(after, field))
         assert after.phase != Phase.SUCCEEDED or (after.session_id and after.turn_id)

@@ -91,7 +91,7 @@ def test_nobody_is_only_believed_once_the_leases_were_seen_for_a_while() -> None
 
 
 def test_the_limits_fit_together() -> None:
-    """What the provider declares for a pause is 5 s; one is the resolution of the shared clock."""
+    """What the provider declares for a pause is 5 s; by one its clock may be late, the operator's is not."""
     assert CONFIRM_MAX_AGE_SECONDS < START_MAX_AGE_SECONDS
     assert START_MAX_AGE_SECONDS + 1 < 5
     assert timedelta(seconds=LEASE_DURATION_SECONDS) < PRESENCE_SETTLE < CATCH_UP_WINDOW

@@ -96,3 +96,20 @@ def test_bounds_widen_with_age_so_that_a_drift_is_never_a_jump() -> None:
     first = clock.timestamp() - host.elapsed
     host.elapsed += 1000.0
     assert clock.timestamp() - host.elapsed - first == pytest.approx(-1000 * DRIFT, abs=1e-3)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.9, -0.9, 30.0, -30.0])
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.95])
+def test_the_earliest_is_never_too_late(error: float, fraction: float) -> None:
+    """G5: what was read then is at least as old as it says, whatever the local clock is wrong by."""
+    host = Host(error, elapsed=fraction)
+    clock = host.clock()
+    host.ask(clock, latency=0.04)
+    begun, at = 50.0 + host.elapsed, EPOCH + host.elapsed
+    host.elapsed += 2.0
+    assert at - 1.05 <= clock.earliest(begun).timestamp() <= at
+
+
+def test_the_earliest_before_the_first_answer_is_by_the_local_clock() -> None:
+    clock = Host(7.0, elapsed=3.0).clock()
+    assert clock.earliest(52.0).timestamp() == EPOCH + 7.0 + 2.0

@@ -87,6 +87,16 @@ def test_lost_processes_use_up_the_attempts() -> None:
     assert with_exhaustion(status, NOW).phase == Phase.FAILED
 
 
+def test_losses_are_what_neither_failed_nor_was_released() -> None:
+    """Two failures, a release in the attempt after them, and two lost processes."""
+    status = RunStatus()
+    for end in (failed, failed, with_release, None, None):
+        begun = with_attempt(status, "a", NOW)
+        status = end(begun) if end else begun
+    assert (status.attempts, status.failures, status.releases, status.losses) == (5, 2, 1, 2)
+    assert failed(with_attempt(RunStatus(), "a", NOW), permanent=True).failures == 1
+
+
 def test_the_session_is_set_once() -> None:
     status = with_session(with_attempt(RunStatus(), "a", NOW), "s1")
     assert with_session(status, "s1") == status

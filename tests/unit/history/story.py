@@ -124,6 +124,20 @@ class Story:
         self.write(at + 0.03, host, "delete", deployment, resource="deploymentschedules")
         self.specs.pop(deployment, None)
 
+    def skip(
+        self, deployment: str, at: float, due: float, reason: str, *, count: int = 1, by: str = "op-1"
+    ) -> None:
+        """The schedule's status tells of a due time without a run."""
+        told = {"count": count, "lastDueTime": iso(t(due)), "reason": reason}
+        sent = {"status": {"skipped": told}}
+        self.write(
+            at, by, "patch", deployment, resource="deploymentschedules", subresource="status", sent=sent
+        )
+
+    def reconcile(self, at: float, host: str, *given: Mapping[str, Any], took: float = 1.0) -> None:
+        """A command with these schedules, each with its deployment_id; no write."""
+        self.commands.append(Command(host, "reconcile", t(at), t(at + took), given=given))
+
     def create(self, deployment: str, due: float, at: float | None = None, **fields: Any) -> str:
         """A scheduled run."""
         name = str(fields.pop("name", f"{deployment}-{due:g}"))

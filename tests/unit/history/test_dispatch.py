@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.history.facts import Outage
+from tests.faults.history.facts import Bounds, Outage
 from tests.unit.history.store import iso
 from tests.unit.history.story import A, B, Story, a_good_day, by_name, expect, found, of, permitted, t
 
@@ -127,6 +127,8 @@ def test_a_permanent_error_in_an_outage_may_not_be_saved() -> None:
 
 
 def failing(story: Story, count: int, first: float = 240.3) -> None:
+    """So many attempts, 3 s apart; each pause is as long as the longest."""
+    story.bounds = Bounds(retry_max_delay=2.0)
     for number in range(count):
         begun = first + 3 * number
         story.claim(RUN, "b", begun)
@@ -176,6 +178,47 @@ def test_another_process_need_not_know_of_the_failure() -> None:
     story = anew()
     failing(story, 1)
     story.dispatch(RUN, A, 241)
+    permitted(story)
+
+
+def pausing(*pauses: float) -> Story:
+    """Attempts that fail, each followed by one of these pauses; the last one succeeds."""
+    story, at = anew(), 240.3
+    story.bounds = Bounds(retry_max_delay=40.0)
+    for pause in pauses:
+        story.claim(RUN, "b", at)
+        story.call(RUN, B, "start_session", at + 0.1, at + 0.2, error="StagedFailureError: fails")
+        story.fail(RUN, "b", at + 0.3, at + 0.3 + pause)
+        at += 0.4 + pause
+    story.dispatch(RUN, B, at)
+    return story
+
+
+@pytest.mark.parametrize("pauses", [(2, 6, 18, 40, 40), (2.9, 5.2, 18.9), (2, 6, 17.2)])
+def test_pauses_that_grow_up_to_the_longest(pauses: tuple[float, ...]) -> None:
+    permitted(pausing(*pauses))
+
+
+@pytest.mark.parametrize("pauses", [(2, 2, 2, 2), (2, 4, 8), (2, 6, 18, 36), (40, 40, 40), (2, 6, 20)])
+def test_pauses_that_do_not_grow_as_they_should(pauses: tuple[float, ...]) -> None:
+    seen = found(pausing(*pauses))
+    assert {(each.guarantee, each.run_id) for each in seen} == {("G3", RUN)}
+    assert any("it was to wait" in each.what for each in seen)
+
+
+def test_a_retry_that_comes_before_its_time() -> None:
+    story = pausing(2, 6, 18)
+    last = max(call.begun for call in story.calls if call.run_id == RUN and call.step == "start_session")
+    story.change("calls", lambda call: call.run_id == RUN and call.begun == last, begun=last - 6, ended=last)
+    assert any("start_session came" in each.what and "less than 18 s" in each.what for each in found(story))
+
+
+def test_a_pause_counts_from_the_failure_and_not_from_when_that_was_saved() -> None:
+    story = anew()
+    story.claim(RUN, "b", 240.3)
+    story.call(RUN, B, "start_session", 240.4, 240.5, error="StagedFailureError: fails")
+    story.fail(RUN, "b", 242.1, 242.6)
+    story.dispatch(RUN, B, 242.7)
     permitted(story)
 
 

@@ -166,7 +166,9 @@ def test_another_schedule_at_the_end() -> None:
     story = a_good_day()
     rule = {"cron": "* * * * *", "timezone": "UTC", "enabled": True, "payload": {"other": 1}}
     story.store(870, "b", "every", rule)
-    expect(story, "G10", "every", "not the one that was applied last")
+    seen = found(story)
+    assert {(each.guarantee, each.deployment_id) for each in seen} == {("G10", "every")}
+    assert any("not the one that was applied last" in each.what for each in seen)
 
 
 def test_another_schedule_at_the_end_by_a_hand() -> None:

@@ -85,9 +85,9 @@ def test_a_host_that_starts_while_a_delete_is_made_must_not_bring_it_back() -> N
 
 def test_a_reconcile_may_enable_it() -> None:
     story = a_good_day()
-    given = ({"deployment_id": "half", "cron": "7 3 * * *", "enabled": True},)
-    story.commands.append(Command("a", "reconcile", t(830), t(831), given=given))
     rule = {"cron": "7 3 * * *", "timezone": "UTC", "enabled": True, "payload": {}}
+    given = ({"deployment_id": "half", **rule},)
+    story.commands.append(Command("a", "reconcile", t(830), t(831), given=given))
     story.store(830.5, "a", "half", rule)
     permitted(story)
 

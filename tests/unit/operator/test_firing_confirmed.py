@@ -1,6 +1,7 @@
 """Every create rests on a fresh read: edits, disables and deletes that the watch has not brought count."""
 
 from collections.abc import Collection
+from datetime import timedelta
 
 import pytest
 
@@ -251,3 +252,20 @@ async def test_what_is_lost_while_a_large_payload_is_read_counts(world: World, l
     operator.attendance.is_held = True
     await operator.at(at("12:01:01"))
     assert world.due_names("a") == ["12:01"]
+
+
+async def test_a_clock_within_a_second_makes_no_read_younger_than_it_is(world: World) -> None:
+    """G5: the operator has had one answer, and its clock is 0.9 s ahead of the API server's."""
+    operator = world.operator()
+    world.schedules.put("a", cron="1 12 * * *")
+    operator.see()
+    true = at("12:01:03.050")
+    world.monotonic += (true - world.now).total_seconds()
+    world.now = true + timedelta(seconds=0.9)
+    world.clock.observe(at("12:01:03"), world.monotonic - 0.01, world.monotonic)
+    assert world.clock.now() > true
+    await operator.firing.step(world.clock.now())
+    (run,) = world.runs.stored.values()
+    assert run.spec.created_by is not None
+    assert run.spec.created_by.confirmed_at is not None
+    assert run.spec.created_by.confirmed_at <= true

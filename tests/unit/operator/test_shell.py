@@ -264,6 +264,16 @@ def test_a_watch_event_becomes_a_change() -> None:
     assert change_of({"type": "MODIFIED", "object": {"metadata": {"name": 7}}}) is None
 
 
+@pytest.mark.parametrize("since", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_only_the_api_server_takes_makes_an_object_unreadable(since: str) -> None:
+    """An error of another kind would end the watch's handler, and the list of whoever reads it."""
+    spec = {"deploymentId": "a", "cron": "* * * * *", "timeZone": "UTC", "payload": MARKER}
+    body = {"metadata": {"name": "a", "uid": "u"}, "spec": {**spec, "activeSince": since}}
+    odd = change_of({"type": "ADDED", "object": body})
+    assert odd is not None
+    assert odd.unreadable == ("spec.activeSince",)
+
+
 def test_kopf_gets_the_same_credentials() -> None:
     tls = Tls(ca_file="/ca", certificate_file="/cert", key_file="/key")
     endpoint = Endpoint("https://x:1", "space", "Bearer secret", tls, "f", None)

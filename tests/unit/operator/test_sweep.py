@@ -1,6 +1,8 @@
 import pytest
 
 from astrabox_scheduler_client.errors import Unreachable
+from astrabox_scheduler_client.schedules import Version
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.sweep import (
     LASTING_SECONDS,
     LOADING_SECONDS,
@@ -44,7 +46,8 @@ async def test_what_the_watch_missed_is_read_again_and_makes_it_behind(world: Wo
     assert await sweep.sweep(world.now) == 4
     assert sweep.behind_since is not None
     assert operator.sample("watch_stale_total") == 4
-    assert operator.index.enabled_versions() == await world.schedules.enabled_versions()
+    held = {entry.name: entry.version for entry in operator.index if entry.enabled}
+    assert held == await world.schedules.enabled_versions()
     assert await sweep.sweep(world.now) == 0
     assert world.schedules.gets.count("same") == 0
     assert sweep.behind_since is not None, "nothing has come through the watch so far"
@@ -93,6 +96,96 @@ async def test_a_schedule_that_changes_all_the_time_is_not_stale(world: World) -
         await sweep.sweep(world.now)
         world.schedules.put("a", payload=f'"{number}"')
     assert operator.sample("watch_stale_total") == 0
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_an_object_that_cannot_be_read_holds_up_no_load(world: World, *, enabled: bool) -> None:
+    """The list shows it if it is enabled; the index cannot tell. It fires for nobody either way."""
+    operator = world.operator()
+    world.schedules.put("good")
+    odd = world.schedules.put("odd", enabled=enabled)
+    operator.see("good")
+    operator.index.upsert_unreadable(odd.metadata, ("spec.activeSince",), world.now)
+    sweep = sweep_of(operator)
+    await sweep.sweep(world.now)
+    assert sweep.loaded.is_set()
+    for _ in range(3):
+        world.monotonic += SWEEP_SECONDS
+        assert await sweep.sweep(world.now) == 0
+    assert sweep.behind_since is None
+
+
+async def test_an_object_that_cannot_be_read_is_looked_at_when_it_was_corrected(world: World) -> None:
+    """And the watch has not brought it."""
+    operator = world.operator()
+    odd = world.schedules.put("odd")
+    operator.index.upsert_unreadable(odd.metadata, ("spec.activeSince",), world.now)
+    sweep = sweep_of(operator)
+    await sweep.sweep(world.now)
+    world.schedules.put("odd", cron="1 12 * * *")
+    await sweep.sweep(world.now)
+    world.monotonic += RECHECK_SECONDS
+    assert await sweep.sweep(world.now) == 1
+    assert [entry.problem for entry in operator.index] == [None]
+
+
+class Edited:
+    """Lists of schedules that are edited, enabled and disabled while each list is under way."""
+
+    def __init__(self, operator: Operator, *, ahead: bool) -> None:
+        self.operator, self.ahead, self.number = operator, ahead, 0
+
+    async def enabled_versions(self) -> dict[str, Version]:
+        """`ahead`: the watch has brought the edits when the list comes; else they are still on their way."""
+        schedules = self.operator.world.schedules
+        schedules.put("c", enabled=False)
+        self.operator.see()
+        listed = await schedules.enabled_versions()
+        self.number += 1
+        for name in ("a", "b"):
+            schedules.put(name, payload=f'"{self.number}"', enabled=name == "a" or self.number % 2 == 0)
+        schedules.put("c", enabled=True)
+        schedules.put(f"new{self.number}")
+        if self.ahead:
+            self.operator.see()
+        return listed if self.ahead else await schedules.enabled_versions()
+
+    async def get(self, name: str) -> DeploymentSchedule:
+        raise AssertionError(f"{name} is not stale")
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+async def test_edits_without_an_end_delay_no_load_and_are_not_stale(world: World, *, ahead: bool) -> None:
+    """Every list differs from the index in something; what was there before has long come."""
+    operator = world.operator()
+    for name in ("a", "b", "c"):
+        world.schedules.put(name)
+    operator.see()
+    sweep = Sweep(Edited(operator, ahead=ahead), operator.index, world.clock, operator.metrics)
+    for number in range(8):
+        assert await sweep.sweep(world.now) == 0
+        assert sweep.loaded.is_set() or number == 0
+        world.monotonic += LASTING_SECONDS
+    assert operator.sample("watch_stale_total") == 0
+    assert sweep.behind_since is None
+
+
+async def test_what_the_watch_does_not_bring_is_not_loaded_by_edits_of_it(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    second = world.schedules.put("a", cron="5 12 * * *")
+    world.schedules.put("a", cron="6 12 * * *")
+    sweep = sweep_of(operator)
+    await sweep.sweep(world.now)
+    operator.index.upsert(second, world.now)  # nearer, and still older than what was listed
+    for number in range(4):
+        await sweep.sweep(world.now)
+        assert not sweep.loaded.is_set()
+        world.schedules.put("a", payload=f'"{number}"')
+    operator.see()
+    await sweep.sweep(world.now)
+    assert sweep.loaded.is_set()
 
 
 async def test_a_sweep_that_fails_is_not_completed(world: World) -> None:
