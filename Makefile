@@ -43,7 +43,7 @@ test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
-	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 14 --dist worksteal
+	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 12 --dist worksteal
 
 faults-slow: $(STAMP)  ## fault tests that are left out there: an hour without hosts, a burst of 2,000, and their kind
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null

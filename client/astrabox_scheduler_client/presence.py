@@ -72,7 +72,9 @@ class PresencePoller:
 
     async def first(self) -> None:
         """Return once a list has succeeded."""
-        while not await self._poll():
+        while True:
+            if await self._poll():
+                return
             await asyncio.sleep(self._period)
 
     async def run(self) -> None:
