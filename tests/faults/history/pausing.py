@@ -23,17 +23,29 @@ def paused(view: View) -> Iterator[Violation]:
 
 
 def _started(view: View, command: Command, returned: float, until: float) -> Iterator[Violation]:
-    """Counted from the answer, by the first call ever: what had started goes on."""
+    """Counted from the answer: what had started goes on."""
     bound = returned + view.bounds.pause_visibility
     for run in _scheduled(view, command.deployment_id):
-        first = run.calls[0]
-        late = bound < first.begun < until
+        first, begun = run.calls[0], _start(view, run)
+        late = bound < begun < until
         if late and not view.there.thawed(view.there.life_of(first), first.begun):
             what = (
-                f"it was started at {view.when(first.begun)}, {first.begun - returned:.2f} s after its "
+                f"it was started at {view.when(begun)}, {begun - returned:.2f} s after its "
                 f"schedule was paused ({command.op} in {command.host})"
             )
             yield of_run("G5", what, run)
+
+
+def _start(view: View, run: Run) -> float:
+    """Its first call ever; if another process makes that, the start which the one before it had saved.
+
+    Nobody knows whether a process that is gone had called already, so its run goes on (G4).
+    """
+    first = run.calls[0]
+    saved = next((said for said in run.said if said.sure and said.status.get("attempts")), None)
+    if saved is None or view.there.life_at(saved.write.by, saved.ended) == view.there.life_of(first):
+        return first.begun
+    return min(saved.ended, first.begun)
 
 
 def _scheduled(view: View, deployment: str | None) -> list[Run]:

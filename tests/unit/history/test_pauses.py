@@ -29,6 +29,28 @@ def test_what_had_started_goes_on() -> None:
     permitted(story)
 
 
+def begun_before(host: str) -> Story:
+    """The start of a run is saved before the disable, and AstraBox is called long after it."""
+    story = a_good_day()
+    story.forget("every-480")
+    story.create("every", 480)
+    story.claim("every-480", host, 498)
+    labels = {"scheduler.astrabox.io/assignee": "b"}
+    story.write(519.9, "b", "patch", "every-480", sent={"metadata": {"labels": labels}})
+    story.dispatch("every-480", B, 520)
+    return story
+
+
+def test_what_a_lost_process_had_begun_goes_on() -> None:
+    story = begun_before("a")
+    story.change_life(101, ended=498.5, code=-9)
+    assert not [each for each in found(story) if each.guarantee == "G5"]
+
+
+def test_a_start_that_is_saved_long_before_the_call_is_none() -> None:
+    assert [each for each in found(begun_before("b")) if each.guarantee == "G5"]
+
+
 def test_a_disable_without_an_answer_bounds_nothing() -> None:
     story = started(505.2)
     story.change("commands", lambda each: each.sent == t(500), returned=None)
