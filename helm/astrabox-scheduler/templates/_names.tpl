@@ -90,3 +90,16 @@ capabilities:
   drop:
     - ALL
 {{- end }}
+
+{{- /* Metadata of what exists for `helm test` only, but for its place in the order. */ -}}
+{{- define "astrabox-scheduler.testMetadata" }}
+  name: {{ include "astrabox-scheduler.test" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "astrabox-scheduler.labels" . | nindent 4 }}
+    app.kubernetes.io/component: test
+  annotations:
+    helm.sh/hook: test
+    {{- /* A pod that has failed stays, for its log. */}}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
