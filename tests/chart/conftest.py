@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,9 +39,17 @@ def newest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return _of("helm-4", tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def oldest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Version 3 alone."""
+    return _of("helm-3", tmp_path_factory)
+
+
 def _of(version: str, folders: pytest.TempPathFactory) -> Helm:
     kit = KITS[version]
-    return Helm(ensure_binaries(kit) / kit[0], folders.mktemp(version))
+    # Helm 3 writes as a client; only what applies on the server can meet a conflict.
+    forcing = ("--force-conflicts",) if version == "helm-4" else ()
+    return Helm(ensure_binaries(kit) / kit[0], folders.mktemp(version), forcing)
 
 
 @pytest.fixture(scope="module")
@@ -55,5 +62,4 @@ def own_cluster() -> Iterator[ControlPlane]:
 @pytest.fixture
 def installer(helm: Helm, own_cluster: ControlPlane) -> Helm:
     """Helm with an administrator's kubeconfig."""
-    kubeconfig: Path = own_cluster.kubeconfig
-    return Helm(helm.binary, helm.home, kubeconfig)
+    return helm.of(own_cluster.kubeconfig)

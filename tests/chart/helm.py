@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -59,11 +59,19 @@ class HelmError(Exception):
 
 @dataclass(frozen=True)
 class Helm:
-    """One binary; `home` holds all it would otherwise keep in the user's folders."""
+    """One binary; `home` holds all it would otherwise keep in the user's folders.
+
+    `forcing`: the flags by which it overwrites what others have written.
+    """
 
     binary: Path
     home: Path
+    forcing: tuple[str, ...] = ()
     kubeconfig: Path | None = None
+
+    def of(self, kubeconfig: Path) -> Self:
+        """The same for a cluster."""
+        return replace(self, kubeconfig=kubeconfig)
 
     def run(self, *arguments: str, given: str | None = None) -> str:
         """Its output. Raises HelmError."""
