@@ -107,9 +107,7 @@ class Helm:
 
 def named(objects: Sequence[Object], kind: str, name: str | None = None) -> Object:
     """The one object of this kind and name."""
-    (found,) = (
-        each for each in objects if each["kind"] == kind and name in (None, each["metadata"]["name"])
-    )
+    (found,) = (each for each in objects if each["kind"] == kind and name in (None, each["metadata"]["name"]))
     return found
 
 

@@ -20,7 +20,11 @@ from tools.generated.chart import CHART
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(180)]
 
 CRDS = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
-THIRD_PARTY = {"servicemonitors": "ServiceMonitor", "podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"}
+THIRD_PARTY = {
+    "servicemonitors": "ServiceMonitor",
+    "podmonitors": "PodMonitor",
+    "prometheusrules": "PrometheusRule",
+}
 OLDER = ("    - runinv\n", "    - olderrun\n")
 """What an older version of a CRD has instead."""
 RESTRICTED = {"labels": {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}}
@@ -85,7 +89,9 @@ def test_the_api_server_accepts_every_object(
 def test_a_pod_that_is_not_restricted_would_be_noticed(
     newest_helm: Helm, own_cluster: ControlPlane, space: str
 ) -> None:
-    deployment = next(each for each in newest_helm.render({}, namespace=space) if each["kind"] == "Deployment")
+    deployment = next(
+        each for each in newest_helm.render({}, namespace=space) if each["kind"] == "Deployment"
+    )
     del deployment["spec"]["template"]["spec"]["securityContext"]["seccompProfile"]
     apply = ("apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "-f", "-")
     with pytest.raises(KubectlError, match="seccompProfile"):
@@ -118,10 +124,17 @@ def test_everything_on_is_installed_and_taken_away(
 ) -> None:
     installer.run("install", RELEASE, str(CHART), "-n", space, "-f", "-", given=yaml.safe_dump(dict(ALL_ON)))
     kinds = ",".join((*THIRD_PARTY, "networkpolicies", "flowschemas", "prioritylevelconfigurations"))
-    everything = own_cluster.kubectl("get", kinds, "-n", space, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
+    everything = own_cluster.kubectl(
+        "get", kinds, "-n", space, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name"
+    )
     assert len(everything.split()) == 6
     uninstall(installer, space)
-    assert own_cluster.kubectl("get", kinds, "-n", space, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name") == ""
+    assert (
+        own_cluster.kubectl(
+            "get", kinds, "-n", space, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name"
+        )
+        == ""
+    )
 
 
 def test_an_upgrade_brings_newer_crds(
@@ -151,15 +164,20 @@ def test_crds_of_another_release_are_taken_over_only_if_told_so(
     installer: Helm, own_cluster: ControlPlane, space: str
 ) -> None:
     installer.run("install", RELEASE, str(CHART), "-n", space)
-    uninstall(installer, space)
     install = ("install", "other", str(CHART), "-n", space)
     with pytest.raises(HelmError, match='must equal "other"'):
         installer.run(*install)
     installer.run(*install, "--set", "crds.install=false")
+    uninstall(installer, space)
+    assert installed(own_cluster)
+    installer.run(
+        "upgrade", "other", str(CHART), "-n", space, "--take-ownership", "--set", "crds.install=true"
+    )
     uninstall(installer, space, "other")
-    installer.run(*install, "--take-ownership")
-    installer.run("upgrade", "other", str(CHART), "-n", space)
-    uninstall(installer, space, "other")
+    with pytest.raises(HelmError, match=f'must equal "{RELEASE}"'):
+        installer.run("install", RELEASE, str(CHART), "-n", space)
+    installer.run("install", RELEASE, str(CHART), "-n", space, "--take-ownership")
+    uninstall(installer, space)
 
 
 def test_older_crds_of_kubectl_are_taken_over_only_if_told_so(
@@ -189,7 +207,7 @@ def test_helm_4_goes_on_with_what_helm_3_has_installed(
     three.run("install", RELEASE, str(older_chart), "-n", space)
     uninstall(three, space)
     # The CRDs that were left are Helm 3's, and of another version.
-    four.run("install", RELEASE, str(CHART), "-n", space, *four.forcing)
+    four.run("install", RELEASE, str(CHART), "-n", space)
     assert short_names(own_cluster) == ["runinv"]
     uninstall(four, space)
 
@@ -214,12 +232,15 @@ def failure(cluster: ControlPlane, *arguments: str) -> str:
 
 
 def history_limit(cluster: ControlPlane, space: str) -> str:
-    variable = '{.spec.template.spec.containers[0].env[?(@.name=="ASTRABOX_SCHEDULER_OPERATOR_HISTORY_LIMIT")].value}'
+    chosen = '?(@.name=="ASTRABOX_SCHEDULER_OPERATOR_HISTORY_LIMIT")'
+    variable = f"{{.spec.template.spec.containers[0].env[{chosen}].value}}"
     return cluster.kubectl("get", "deployment", OPERATOR, "-n", space, "-o", f"jsonpath={variable}")
 
 
 def short_names(cluster: ControlPlane) -> list[str]:
-    found: list[str] = json.loads(cluster.kubectl("get", "crd", CRDS[1], "-o", "jsonpath={.spec.names.shortNames}"))
+    found: list[str] = json.loads(
+        cluster.kubectl("get", "crd", CRDS[1], "-o", "jsonpath={.spec.names.shortNames}")
+    )
     return found
 
 

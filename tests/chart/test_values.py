@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 FREE = {"global"}
 """Of the schema's objects with members of any name: what a parent chart gives."""
 
-REFUSED = {
+REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "replica": ({"replica": 3}, "replica"),
     "settings.catchupWindowSeconds": ({"settings": {"catchupWindowSeconds": 60}}, "catchupWindowSeconds"),
     "a window of texts": ({"settings": {"catchUpWindowSeconds": "600"}}, "catchUpWindowSeconds"),
@@ -40,8 +40,14 @@ REFUSED = {
     "too short a stop": ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds"),
     "no disruption at all": ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable"),
     "minAvailable": ({"podDisruptionBudget": {"minAvailable": 1}}, "minAvailable"),
-    "an address without its range": ({"networkPolicy": {"egress": {"apiServerCidrs": ["10.0.0.1"]}}}, "Cidrs/0"),
-    "an alert that is not ours": ({"metrics": {"prometheusRule": {"disabled": ["NoOperator"]}}}, "disabled/0"),
+    "an address without its range": (
+        {"networkPolicy": {"egress": {"apiServerCidrs": ["10.0.0.1"]}}},
+        "Cidrs/0",
+    ),
+    "an alert that is not ours": (
+        {"metrics": {"prometheusRule": {"disabled": ["NoOperator"]}}},
+        "disabled/0",
+    ),
     "a bucket that is none": ({"metrics": {"prometheusRule": {"lateSeconds": 45}}}, "lateSeconds"),
     "an interval without its unit": ({"metrics": {"podMonitor": {"interval": "30"}}}, "podMonitor/interval"),
     "a toleration's typo": ({"tolerations": [{"efect": "NoSchedule"}]}, "efect"),
@@ -104,7 +110,10 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
 
 def test_bounds_are_those_of_the_settings() -> None:
     fields = Settings.model_json_schema()["properties"]
-    names = {"".join(part.title() if at else part for at, part in enumerate(name.split("_"))): name for name in fields}
+    names = {
+        "".join(part.title() if at else part for at, part in enumerate(name.split("_"))): name
+        for name in fields
+    }
     for value, schema in SCHEMA["properties"]["settings"]["properties"].items():
         field = fields[names[value]]
         for bound in ("type", "minimum", "maximum", "enum", "minLength"):
@@ -117,5 +126,7 @@ def test_bounds_are_those_of_the_settings() -> None:
 def test_lateness_is_a_bucket() -> None:
     """A bound that is no bucket would never be exceeded."""
     buckets = set(Metrics().lateness._upper_bounds)
-    choices = SCHEMA["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["lateSeconds"]["enum"]
+    choices = SCHEMA["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["lateSeconds"][
+        "enum"
+    ]
     assert set(choices) <= buckets

@@ -41,7 +41,9 @@ def crd_template(name: str, crd: Mapping[str, Any]) -> str:
     """The definition with the chart's labels. Raises ValueError where Helm would read it as a template."""
     text = yaml_text(crd)
     if "{{" in text:
-        raise ValueError(f"the definition of {name} holds '{{{{', which Helm would evaluate: word it otherwise")
+        raise ValueError(
+            f"the definition of {name} holds '{{{{', which Helm would evaluate: word it otherwise"
+        )
     text, found = _NAME_LINE.subn(lambda match: match[0] + _METADATA, text)
     if found != 1:
         raise ValueError(f"the definition of {name} has no plain metadata.name, or several")

@@ -36,7 +36,9 @@ def _quantile(share: float) -> str:
 
 PANELS: Final = (
     Panel(
-        "Due times fired", "Due times that became a run, over all operators.", ((_rate("fired_total"), "fired"),)
+        "Due times fired",
+        "Due times that became a run, over all operators.",
+        ((_rate("fired_total"), "fired"),),
     ),
     Panel(
         "Lateness",
@@ -46,7 +48,7 @@ PANELS: Final = (
     ),
     Panel(
         "Due times skipped",
-        "NoAstraBoxProcess: nobody was there to run them. OutsideCatchUpWindow: operators were away too long.",
+        "NoAstraBoxProcess: nobody was there to run them. OutsideCatchUpWindow: no operator was in time.",
         ((_rate("skipped_total", "reason"), "{{reason}}"),),
     ),
     Panel(
