@@ -74,3 +74,10 @@ def test_every_folder_of_the_wheel_is_copied_into_the_image() -> None:
     let_in = (ROOT / ".containerignore").read_text().splitlines()
     assert {f"!{folder}" for folder in folders} <= set(let_in)
     assert not re.search(r"^FROM \S*[.:]\d*/", container, re.MULTILINE), "names a registry"
+
+
+def test_the_image_has_a_name_for_its_numeric_user() -> None:
+    """kopf asks getpass for it, and the operator ends with a KeyError where there is none."""
+    container = (ROOT / "Containerfile").read_text()
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", container, re.MULTILINE)
+    assert re.search(r"^ +LOGNAME=\w+ ", container, re.MULTILINE)

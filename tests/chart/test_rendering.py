@@ -196,6 +196,15 @@ def test_selectors_choose_the_operators_pods_alone(everything: list[Object]) -> 
     assert named(everything, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= service.items()
 
 
+def test_operators_that_are_not_ready_are_scraped_too(everything: list[Object]) -> None:
+    spec = named(everything, "Service")["spec"]
+    assert spec["clusterIP"] == "None"
+    assert spec["publishNotReadyAddresses"] is True
+    assert spec["ports"] == [{"name": "health", "port": 8080, "targetPort": "health", "protocol": "TCP"}]
+    assert named(everything, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "health"
+    assert named(everything, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"] == "health"
+
+
 def test_a_selector_never_changes_with_the_version(rendered: list[Object]) -> None:
     """It is immutable: with a version in it an upgrade would fail."""
     assert named(rendered, "Deployment")["spec"]["selector"]["matchLabels"] == {
