@@ -6,9 +6,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := crds client provider operator contract tools tests
+SOURCES := crds client provider operator contract tools tests helm
 
-.PHONY: help setup demo test test-unit test-slow faults faults-slow soak mutations lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow chart faults faults-slow soak mutations lint format crds lock control-plane clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -32,7 +32,7 @@ demo: $(STAMP)  ## the whole main job, live, on a real control plane of this mac
 
 test: $(STAMP)  ## unit, property, conformance and API-server tests
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m "not slow and not faults" --numprocesses 2 --dist worksteal
+	$(BIN)/pytest tests -m "not slow and not faults and not chart" --numprocesses 2 --dist worksteal
 
 test-unit: $(STAMP)  ## only what needs no control plane
 	$(BIN)/pytest tests/unit
@@ -40,6 +40,10 @@ test-unit: $(STAMP)  ## only what needs no control plane
 test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests -m "slow and not faults" -s
+
+chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4; builds both the first time
+	@$(BIN)/python -m tools.controlplane build >/dev/null
+	$(BIN)/pytest tests/chart -m "chart and not slow" --numprocesses 2 --dist loadscope
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
@@ -69,7 +73,7 @@ format: $(STAMP)  ## format and mend what can be mended by itself
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-crds: $(STAMP)  ## write the generated files (CRDs, Roles, tables in docs)
+crds: $(STAMP)  ## write the generated files (CRDs, Roles, the chart's parts, lock files of the image, tables in docs)
 	$(BIN)/python -m tools.generated
 
 lock: $(STAMP)  ## bring the lock file up to date with pyproject.toml

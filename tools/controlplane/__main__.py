@@ -13,7 +13,7 @@ from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_
 from tools.controlplane.cluster import Cluster
 from tools.controlplane.errors import ControlPlaneError
 from tools.controlplane.plane import open_cluster
-from tools.controlplane.recipe import CONTROL_PLANE, FAULT_TOOLS
+from tools.controlplane.recipe import CONTROL_PLANE, FAULT_TOOLS, HELM, HELM_3, NODE
 from tools.controlplane.sources import given_assets
 
 
@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         "build", help="build etcd, kube-apiserver and kubectl if need be; print their folder"
     )
     build.add_argument("--faults", action="store_true", help="also toxiproxy, for the fault tests")
+    build.add_argument("--node", action="store_true", help="also what a node needs, and helm")
     commands.add_parser("path", help="print the folder of the binaries, without building")
     commands.add_parser("up", help="run a control plane in the foreground until Ctrl-C")
     options = parser.parse_args(arguments)
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     try:
         if options.command == "build":
-            return _build(faults=options.faults)
+            return _build(faults=options.faults, node=options.node)
         return {"path": _path, "up": _up}[options.command]()
     except ControlPlaneError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -43,10 +44,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _build(*, faults: bool) -> int:
-    print(ensure_binaries())
-    if faults:
-        print(ensure_binaries(FAULT_TOOLS))
+def _build(*, faults: bool, node: bool) -> int:
+    kits: list[tuple[str, ...]] = [CONTROL_PLANE]
+    kits += [FAULT_TOOLS] if faults else []
+    kits += [NODE, HELM, HELM_3] if node else []
+    for kit in kits:
+        print(ensure_binaries(kit))
     return 0
 
 

@@ -28,7 +28,7 @@ def ensure_binaries(
 ) -> Path:
     """Folder that holds all of `names`, built if need be (minutes when Go's own cache is cold).
 
-    They are of one kind: of `CONTROL_PLANE`, or of `FAULT_TOOLS`, which are always built.
+    They are of one kit of the recipe. Only those of `CONTROL_PLANE` may be brought by the user.
     """
     environ = os.environ if environ is None else environ
     given = given_assets(environ, names) if set(names) <= set(CONTROL_PLANE) else None

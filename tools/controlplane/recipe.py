@@ -11,9 +11,13 @@ from pathlib import Path
 
 GO_MODULES = Path(__file__).parent / "go"
 GO_REQUIREMENTS = GO_MODULES / "requirements.txt"
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
+CONTROL_PLANE = ("kube-apiserver", "kubectl", "etcd")
 FAULT_TOOLS = ("toxiproxy-server",)
-"""Cached in a folder of their own: a change of their pins does not build the control plane anew."""
+NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
+HELM = ("helm",)
+HELM_3 = ("helm3",)
+_KITS = (CONTROL_PLANE, FAULT_TOOLS, NODE, HELM, HELM_3)
+"""Each is cached in a folder of its own: a change of its pins builds no other anew."""
 _REVISION = 1  # raise it when the build flags below change what comes out
 
 
@@ -30,34 +34,47 @@ PROGRAMS: Mapping[str, Program] = {
     "kube-apiserver": Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kubectl": Program("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
     "toxiproxy-server": Program("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server"),
+    "kube-controller-manager": Program("node", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": Program("node", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubelet": Program("node", "k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": Program("node", "k8s.io/kubernetes/cmd/kube-proxy"),
+    "helm": Program("helm", "helm.sh/helm/v4/cmd/helm"),
+    "helm3": Program("helm3", "helm.sh/helm/v3/cmd/helm"),
 }
+_REQUIRED: Mapping[str, str] = {
+    "kubernetes": "k8s.io/kubernetes",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "toxiproxy": "github.com/Shopify/toxiproxy/v2",
+    "node": "k8s.io/kubernetes",
+    "helm": "helm.sh/helm/v4",
+    "helm3": "helm.sh/helm/v3",
+}
+"""What the version of each folder under `go/` is the version of."""
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The versions the committed go.mod files name."""
+    """The versions that the committed go.mod files name, by folder, and the oldest Go that may build them."""
 
-    kubernetes: str
-    etcd: str
-    toxiproxy: str
+    versions: Mapping[str, str]
     go: tuple[int, int, int]
+
+    @property
+    def kubernetes(self) -> str:
+        """Version of Kubernetes, which node and control plane share."""
+        return self.versions["kubernetes"]
 
     def version(self, program: Program) -> str:
         """Version of the module that a program is built from."""
-        versions = {"kubernetes": self.kubernetes, "etcd": self.etcd, "toxiproxy": self.toxiproxy}
-        return versions[program.module]
+        return self.versions[program.module]
 
 
 def read_pins(modules: Path = GO_MODULES) -> Pins:
     """Versions of all modules, and the oldest Go that may build them."""
-    kubernetes, etcd, toxiproxy = (
-        (modules / name / "go.mod").read_text() for name in ("kubernetes", "etcd", "toxiproxy")
-    )
+    texts = {name: (modules / name / "go.mod").read_text() for name in _REQUIRED}
     return Pins(
-        kubernetes=_required(kubernetes, "k8s.io/kubernetes"),
-        etcd=_required(etcd, "go.etcd.io/etcd/server/v3"),
-        toxiproxy=_required(toxiproxy, "github.com/Shopify/toxiproxy/v2"),
-        go=max(parse_go_version(_go_line(text)) for text in (kubernetes, etcd, toxiproxy)),
+        versions={name: _required(text, _REQUIRED[name]) for name, text in texts.items()},
+        go=max(parse_go_version(_go_line(text)) for text in texts.values()),
     )
 
 
@@ -68,18 +85,23 @@ def parse_go_version(text: str) -> tuple[int, int, int]:
 
 
 def cache_key(names: Collection[str] = CONTROL_PLANE, modules: Path = GO_MODULES) -> str:
-    """Name of the folder that holds the binaries of exactly these pins on this kind of machine."""
+    """Name of the folder that holds the binaries of exactly these pins on this kind of machine.
+
+    Raises ValueError for programs that are not all of one kit.
+    """
+    kit = next((kit for kit in _KITS if set(names) <= set(kit)), None)
+    if kit is None:
+        raise ValueError(f"{', '.join(names)} are not cached together")
     pins = read_pins(modules)
-    if set(names) <= set(FAULT_TOOLS):
-        return f"toxiproxy-{pins.toxiproxy}-{platform.machine()}-{_digest(modules, 'toxiproxy')}"
-    digest = _digest(modules, "kubernetes", "etcd")
-    return f"kubernetes-{pins.kubernetes}-etcd-{pins.etcd}-{platform.machine()}-{digest}"
+    used = dict.fromkeys(PROGRAMS[name].module for name in kit)
+    versions = "-".join(f"{name}-{pins.versions[name]}" for name in used)
+    return f"{versions}-{platform.machine()}-{_digest(modules, *used)}"
 
 
 def ldflags(program: Program, kubernetes: str) -> str:
     """Linker flags; Kubernetes gets its version, which kubectl and helm refuse to do without."""
     flags = "-s -w"
-    if program.module == "kubernetes":
+    if program.package.startswith("k8s.io/kubernetes/"):
         major, minor, _ = parse_go_version(kubernetes)
         version = "k8s.io/component-base/version"
         flags += f" -X {version}.gitVersion={kubernetes}"

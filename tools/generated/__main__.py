@@ -7,7 +7,17 @@ python -m tools.generated --check    fail on a difference and say what to do
 import argparse
 import sys
 
-from tools.generated import due_times, faults_table, manifests, mutations_table, settings_page
+from tools.generated import (
+    chart,
+    chart_readme,
+    dashboard,
+    due_times,
+    faults_table,
+    locks,
+    manifests,
+    mutations_table,
+    settings_page,
+)
 from tools.generated.paths import ROOT
 
 
@@ -18,7 +28,17 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
     check = parser.parse_args().check
-    pages = (manifests, due_times, faults_table, settings_page, mutations_table)
+    pages = (
+        manifests,
+        chart,
+        chart_readme,
+        dashboard,
+        locks,
+        due_times,
+        faults_table,
+        settings_page,
+        mutations_table,
+    )
     texts = {path: text for page in pages for path, text in page.rendered().items()}
     stale = {path: text for path, text in texts.items() if not path.exists() or path.read_text() != text}
     for path, text in stale.items():

@@ -35,7 +35,7 @@ def test_go_versions_compare_as_numbers(text: str, expected: tuple[int, int, int
 def test_the_pinned_versions_are_read_from_the_committed_modules() -> None:
     pins = read_pins()
     assert pins.kubernetes.startswith("v1.")
-    assert pins.etcd.startswith("v3.")
+    assert pins.versions["etcd"].startswith("v3.")
     assert pins.go >= (1, 26, 0)
 
 
@@ -66,12 +66,12 @@ def test_other_pins_of_the_fault_tools_build_no_control_plane_anew(tmp_path: Pat
         changed.write("\n")
     assert cache_key(modules=modules) == cache_key()
     assert cache_key(FAULT_TOOLS, modules) != cache_key(FAULT_TOOLS)
-    assert cache_key(FAULT_TOOLS).startswith(f"toxiproxy-{read_pins().toxiproxy}-")
+    assert cache_key(FAULT_TOOLS).startswith(f"toxiproxy-{read_pins().versions['toxiproxy']}-")
 
 
 def test_the_cache_key_names_the_versions() -> None:
     pins = read_pins()
-    assert cache_key().startswith(f"kubernetes-{pins.kubernetes}-etcd-{pins.etcd}-")
+    assert cache_key().startswith(f"kubernetes-{pins.kubernetes}-etcd-{pins.versions['etcd']}-")
 
 
 def test_kubernetes_is_stamped_with_its_version() -> None:

@@ -1,0 +1,105 @@
+{{- /* Names and labels. A name has at most 63 characters with what is put behind it. */ -}}
+{{- define "astrabox-scheduler.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 53 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "astrabox-scheduler.fullname" -}}
+{{- $name := include "astrabox-scheduler.name" . }}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
+{{- default $full .Values.fullnameOverride | trunc 53 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "astrabox-scheduler.operator" -}}
+{{- include "astrabox-scheduler.fullname" . }}-operator
+{{- end }}
+
+{{- define "astrabox-scheduler.provider" -}}
+{{- include "astrabox-scheduler.fullname" . }}-provider
+{{- end }}
+
+{{- define "astrabox-scheduler.test" -}}
+{{- include "astrabox-scheduler.fullname" . }}-test
+{{- end }}
+
+{{- /* Of cluster-wide objects: two namespaces may have a release of the same name. */ -}}
+{{- define "astrabox-scheduler.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "astrabox-scheduler.fullname" .) }}
+{{- end }}
+
+{{- define "astrabox-scheduler.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "astrabox-scheduler.operator" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: name the service account of the operator, or let the chart create one with serviceAccount.create=true" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "astrabox-scheduler.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: astrabox
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "astrabox-scheduler.operatorLabels" -}}
+{{ include "astrabox-scheduler.labels" . }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "astrabox-scheduler.selector" -}}
+app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "astrabox-scheduler.image" -}}
+{{- $image := .Values.image }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $image.repository $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- /* The accounts of AstraBox, as subjects. */ -}}
+{{- define "astrabox-scheduler.providerSubjects" -}}
+{{- range .Values.astrabox.serviceAccounts }}
+- kind: ServiceAccount
+  name: {{ .name }}
+  namespace: {{ default $.Release.Namespace .namespace }}
+{{- end }}
+{{- end }}
+
+{{- /* What the Pod Security Standard `restricted` asks for; the image names its numeric user. */ -}}
+{{- define "astrabox-scheduler.podSecurity" -}}
+runAsNonRoot: true
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "astrabox-scheduler.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop:
+    - ALL
+{{- end }}
+
+{{- /* Metadata of what exists for `helm test` only, but for its place in the order. */ -}}
+{{- define "astrabox-scheduler.testMetadata" }}
+  name: {{ include "astrabox-scheduler.test" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "astrabox-scheduler.labels" . | nindent 4 }}
+    app.kubernetes.io/component: test
+  annotations:
+    helm.sh/hook: test
+    {{- /* A pod that has failed stays, for its log. */}}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -1,0 +1,65 @@
+"""Both Helm versions, built before the first test, and a control plane of the chart's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chart.helm import Helm
+from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
+from tools.controlplane.recipe import HELM, HELM_3
+
+KITS = {"helm-4": HELM, "helm-3": HELM_3}
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test starts its clock, as for the control plane."""
+    wanted = any({"helm", "newest_helm"} & set(getattr(item, "fixturenames", ())) for item in session.items)
+    if session.config.option.collectonly or not wanted:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    try:
+        with capture.global_and_fixture_disabled():
+            for kit in KITS.values():
+                ensure_binaries(kit)
+    except ControlPlaneError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture(scope="session", params=KITS)
+def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Each of the two versions."""
+    return _of(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def newest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Version 4 alone, for what cannot depend on the version."""
+    return _of("helm-4", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def oldest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Version 3 alone."""
+    return _of("helm-3", tmp_path_factory)
+
+
+def _of(version: str, folders: pytest.TempPathFactory) -> Helm:
+    kit = KITS[version]
+    # Helm 3 writes as a client; only what applies on the server can meet a conflict.
+    forcing = ("--force-conflicts",) if version == "helm-4" else ()
+    return Helm(ensure_binaries(kit) / kit[0], folders.mktemp(version), forcing)
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[ControlPlane]:
+    """One that no other test shares: CRDs come and go in it."""
+    with ControlPlane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def installer(helm: Helm, own_cluster: ControlPlane) -> Helm:
+    """Helm with an administrator's kubeconfig."""
+    return helm.of(own_cluster.kubeconfig)

@@ -1,0 +1,121 @@
+"""Helm as the tests run it: one of two versions, away from the user's own configuration."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from tools.generated.chart import CHART
+
+RELEASE = "astrabox-scheduler"
+NAMESPACE = "astrabox"
+OPERATOR = f"{RELEASE}-operator"
+PROVIDER = f"{RELEASE}-provider"
+OLDEST_KUBERNETES = "1.31.0"
+Object = dict[str, Any]
+
+ALL_ON: Mapping[str, Any] = {
+    "commonLabels": {"team": "agents"},
+    "imagePullSecrets": [{"name": "registry"}],
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.invalid:3128"}],
+    "astrabox": {"serviceAccounts": [{"name": "astrabox"}, {"name": "worker", "namespace": "elsewhere"}]},
+    "serviceAccount": {"annotations": {"example.com/role": "scheduler"}},
+    "priorityClassName": "system-cluster-critical",
+    "annotations": {"example.com/owner": "agents"},
+    "podAnnotations": {"example.com/scrape": "true"},
+    "podLabels": {"example.com/mesh": "off"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "networkPolicy": {
+        "enabled": True,
+        "ingress": {"from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+        "egress": {
+            "apiServerCidrs": ["10.96.0.1/32", "fd00::1/128"],
+            "extra": [{"to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}], "ports": [{"port": 3128}]}],
+        },
+    },
+    "metrics": {
+        "service": {"annotations": {"example.com/scrape": "true"}},
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True, "alertLabels": {"team": "agents"}},
+        "dashboard": {"enabled": True, "annotations": {"grafana_folder": "AstraBox"}},
+    },
+    "flowSchema": {"enabled": True, "createPriorityLevel": True},
+}
+"""Everything that can be switched on, and each value that is passed through."""
+
+
+class HelmError(Exception):
+    """What helm said."""
+
+
+@dataclass(frozen=True)
+class Helm:
+    """One binary; `home` holds all it would otherwise keep in the user's folders.
+
+    `forcing`: the flags by which it overwrites what others have written.
+    """
+
+    binary: Path
+    home: Path
+    forcing: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+
+    def of(self, kubeconfig: Path) -> Self:
+        """The same for a cluster."""
+        return replace(self, kubeconfig=kubeconfig)
+
+    def run(self, *arguments: str, given: str | None = None) -> str:
+        """Its output. Raises HelmError."""
+        folders = {f"HELM_{each}_HOME": str(self.home / each) for each in ("CACHE", "CONFIG", "DATA")}
+        kubeconfig = {"KUBECONFIG": str(self.kubeconfig or self.home / "none")}
+        done = subprocess.run(
+            [self.binary, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home)} | folders | kubeconfig,
+        )
+        if done.returncode:
+            raise HelmError(done.stderr + done.stdout)
+        return done.stdout
+
+    def render(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *flags: str,
+        release: str = RELEASE,
+        namespace: str = NAMESPACE,
+    ) -> list[Object]:
+        """Every object of the chart, those of hooks too. Raises HelmError."""
+        chosen = ("--values", "-", "--namespace", namespace, "--kube-version", OLDEST_KUBERNETES)
+        text = self.run(
+            "template", release, str(CHART), *chosen, *flags, given=yaml.safe_dump(dict(values or {}))
+        )
+        return [each for each in yaml.safe_load_all(text) if each is not None]
+
+
+def named(objects: Sequence[Object], kind: str, name: str | None = None) -> Object:
+    """The one object of this kind and name."""
+    (found,) = (each for each in objects if each["kind"] == kind and name in (None, each["metadata"]["name"]))
+    return found
+
+
+def is_hook(item: Object) -> bool:
+    """Whether it exists only while `helm test` runs."""
+    return "helm.sh/hook" in item["metadata"].get("annotations", {})
+
+
+def identities(objects: Sequence[Object]) -> set[tuple[str, str]]:
+    """Kind and name of each."""
+    return {(each["kind"], each["metadata"]["name"]) for each in objects}

@@ -1,0 +1,325 @@
+"""What the chart renders, by either Helm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, PROVIDER_PERMISSIONS, role_rules
+from astrabox_scheduler_operator.app import FINISH_SECONDS, FLUSH_SECONDS, WATCH_STOP_SECONDS
+from astrabox_scheduler_operator.settings import PREFIX, Settings
+from tests.chart.helm import (
+    ALL_ON,
+    NAMESPACE,
+    OPERATOR,
+    PROVIDER,
+    RELEASE,
+    Helm,
+    HelmError,
+    Object,
+    identities,
+    is_hook,
+    named,
+)
+from tests.definitions import MANIFESTS
+from tools.generated.chart import CHART
+
+pytestmark = pytest.mark.chart
+
+
+@pytest.fixture(scope="module")
+def rendered(helm: Helm) -> list[Object]:
+    return helm.render()
+
+
+@pytest.fixture(scope="module")
+def everything(helm: Helm) -> list[Object]:
+    return helm.render(ALL_ON)
+
+
+def test_lint(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    values = tmp_path_factory.mktemp("values") / "all.yaml"
+    values.write_text(yaml.safe_dump(dict(ALL_ON)))
+    helm.run("lint", "--strict", str(CHART))
+    helm.run("lint", "--strict", str(CHART), "--values", str(values))
+
+
+def test_rights_are_those_of_the_code_and_no_more(rendered: list[Object], everything: list[Object]) -> None:
+    """IN-06."""
+    for objects in (rendered, everything):
+        roles = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Role"}
+        rules = {name: role["rules"] for name, role in roles.items() if not is_hook(role)}
+        assert rules == {
+            OPERATOR: role_rules(OPERATOR_PERMISSIONS),
+            PROVIDER: role_rules(PROVIDER_PERMISSIONS),
+        }
+        assert not [each for each in objects if each["kind"].startswith("ClusterRole")]
+
+
+def test_bindings_give_each_role_to_its_accounts(everything: list[Object]) -> None:
+    assert subjects(everything, OPERATOR) == [(NAMESPACE, OPERATOR)]
+    assert subjects(everything, PROVIDER) == [(NAMESPACE, "astrabox"), ("elsewhere", "worker")]
+    assert subjects(everything, f"{RELEASE}-test") == [(NAMESPACE, f"{RELEASE}-test")]
+
+
+def subjects(objects: list[Object], name: str) -> list[tuple[str, str]]:
+    binding = named(objects, "RoleBinding", name)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    assert binding["roleRef"] == reference
+    assert all(each["kind"] == "ServiceAccount" for each in binding["subjects"])
+    return [(each["namespace"], each["name"]) for each in binding["subjects"]]
+
+
+def test_the_test_has_rights_while_it_runs_and_none_of_them_is_a_wildcard(rendered: list[Object]) -> None:
+    role = named(rendered, "Role", f"{RELEASE}-test")
+    assert role["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert "hook-succeeded" in role["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+    assert "*" not in json.dumps(role["rules"])
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_crds_are_the_generated_ones(helm: Helm, keep: bool) -> None:
+    crds = [
+        each for each in helm.render({"crds": {"keep": keep}}) if each["kind"] == "CustomResourceDefinition"
+    ]
+    generated = [yaml.safe_load(path.read_text()) for path in sorted(MANIFESTS.glob("*.yaml"))]
+    for crd in crds:
+        kept = crd["metadata"].pop("annotations", {}) == {"helm.sh/resource-policy": "keep"}
+        assert kept == keep
+        assert crd["metadata"].pop("labels")["app.kubernetes.io/managed-by"] == "Helm"
+    assert sorted(crds, key=lambda crd: str(crd["metadata"]["name"])) == generated
+
+
+def pods(objects: list[Object]) -> Iterator[Object]:
+    yield named(objects, "Deployment")["spec"]["template"]["spec"]
+    yield named(objects, "Pod")["spec"]
+
+
+def test_pods_are_restricted(everything: list[Object]) -> None:
+    for spec in pods(everything):
+        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+        (container,) = spec["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"memory"} <= container["resources"]["limits"].keys()
+        assert "cpu" not in container["resources"]["limits"]
+
+
+def test_probes_ask_the_port_of_the_settings(helm: Helm) -> None:
+    spec = named(helm.render({"settings": {"healthPort": 9000}}), "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["ports"] == [{"name": "health", "containerPort": 9000, "protocol": "TCP"}]
+    assert environment(container)["HEALTH_PORT"] == "9000"
+    for name, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[name]["httpGet"] == {"path": path, "port": "health"}
+    assert "startupProbe" not in container
+
+
+def test_a_restart_needs_a_minute_of_failures(rendered: list[Object]) -> None:
+    """A process that is well says 503 for as long as the API server is away."""
+    (container,) = named(rendered, "Deployment")["spec"]["template"]["spec"]["containers"]
+    liveness = container["livenessProbe"]
+    assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
+
+
+def test_a_stop_has_the_time_it_needs(rendered: list[Object]) -> None:
+    pod = named(rendered, "Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] >= FINISH_SECONDS + FLUSH_SECONDS + WATCH_STOP_SECONDS + 10
+
+
+def test_a_rollout_takes_none_away_before_another_is_there(rendered: list[Object]) -> None:
+    strategy = named(rendered, "Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert named(rendered, "Deployment")["spec"]["replicas"] == 2
+
+
+def test_every_setting_has_a_value_and_its_default(rendered: list[Object]) -> None:
+    (container,) = named(rendered, "Deployment")["spec"]["template"]["spec"]["containers"]
+    fields = Settings.model_fields
+    # The pod's own account says these.
+    expected = {name.upper() for name in fields} - {"NAMESPACE", "KUBECONFIG", "CONTEXT"}
+    assert environment(container) == {name: str(fields[name.lower()].default) for name in expected}
+
+
+def test_settings_are_read_as_they_were_written(helm: Helm) -> None:
+    written = {
+        "catchUpWindowSeconds": 3600,
+        "historyLimit": 100_000,
+        "createConcurrency": 64,
+        "logLevel": "DEBUG",
+        "logFormat": "text",
+        "healthHost": "::",
+        "healthPort": 65_535,
+    }
+    (container,) = named(helm.render({"settings": written}), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    read = Settings.from_environment({PREFIX + name: text for name, text in environment(container).items()})
+    assert (read.catch_up_window_seconds, read.history_limit, read.create_concurrency) == (3600, 100_000, 64)
+    assert (read.log_level, read.log_format) == ("DEBUG", "text")
+    assert (read.health_host, read.health_port) == ("::", 65_535)
+
+
+def environment(container: Object) -> dict[str, str]:
+    """The operator's settings; all are texts, as a container wants them."""
+    ours = {each["name"]: each["value"] for each in container["env"] if each["name"].startswith(PREFIX)}
+    assert all(isinstance(value, str) for value in ours.values())
+    return {name.removeprefix(PREFIX): value for name, value in ours.items()}
+
+
+def test_selectors_choose_the_operators_pods_alone(everything: list[Object]) -> None:
+    deployment = named(everything, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    spread = deployment["template"]["spec"]["topologySpreadConstraints"]
+    selectors = [
+        deployment["selector"]["matchLabels"],
+        named(everything, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        named(everything, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        named(everything, "PodMonitor")["spec"]["selector"]["matchLabels"],
+        named(everything, "Service")["spec"]["selector"],
+        *(each["labelSelector"]["matchLabels"] for each in spread),
+    ]
+    assert len(selectors) == 7
+    test_pod = named(everything, "Pod")["metadata"]["labels"]
+    for selector in selectors:
+        assert selector.items() <= labels.items()
+        assert not selector.items() <= test_pod.items()
+    service = named(everything, "Service")["metadata"]["labels"]
+    assert named(everything, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= service.items()
+
+
+def test_operators_that_are_not_ready_are_scraped_too(everything: list[Object]) -> None:
+    spec = named(everything, "Service")["spec"]
+    assert spec["clusterIP"] == "None"
+    assert spec["publishNotReadyAddresses"] is True
+    assert spec["ports"] == [{"name": "health", "port": 8080, "targetPort": "health", "protocol": "TCP"}]
+    assert named(everything, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "health"
+    assert named(everything, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"] == "health"
+
+
+def test_a_selector_never_changes_with_the_version(rendered: list[Object]) -> None:
+    """It is immutable: with a version in it an upgrade would fail."""
+    assert named(rendered, "Deployment")["spec"]["selector"]["matchLabels"] == {
+        "app.kubernetes.io/name": "astrabox-scheduler",
+        "app.kubernetes.io/instance": RELEASE,
+        "app.kubernetes.io/component": "operator",
+    }
+
+
+def test_every_object_has_the_recommended_labels_and_the_users(everything: list[Object]) -> None:
+    for item in everything:
+        labels = item["metadata"]["labels"]
+        recommended = {"name", "instance", "version", "part-of", "managed-by", "component"}
+        assert {f"app.kubernetes.io/{each}" for each in recommended} <= labels.keys()
+        assert labels["team"] == "agents"
+        if item["kind"] not in {
+            "CustomResourceDefinition",
+            "FlowSchema",
+            "PriorityLevelConfiguration",
+        }:
+            assert item["metadata"]["namespace"] == NAMESPACE
+
+
+def test_what_is_passed_through_arrives(everything: list[Object]) -> None:
+    pod = named(everything, "Deployment")["spec"]["template"]
+    assert pod["metadata"]["annotations"] == ALL_ON["podAnnotations"]
+    assert ALL_ON["podLabels"].items() <= pod["metadata"]["labels"].items()
+    for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName", "imagePullSecrets"):
+        assert pod["spec"][name] == ALL_ON[name]
+    assert ALL_ON["extraEnv"][0] in pod["spec"]["containers"][0]["env"]
+    assert named(everything, "Deployment")["metadata"]["annotations"] == ALL_ON["annotations"]
+    account = named(everything, "ServiceAccount", OPERATOR)
+    assert account["metadata"]["annotations"] == ALL_ON["serviceAccount"]["annotations"]
+
+
+def test_network_policy_lets_probes_in_and_the_api_server_out(everything: list[Object]) -> None:
+    spec = named(everything, "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [
+        {
+            "ports": [{"port": "health", "protocol": "TCP"}],
+            "from": ALL_ON["networkPolicy"]["ingress"]["from"],
+        }
+    ]
+    api_server, proxy = spec["egress"]
+    assert [each["port"] for each in api_server["ports"]] == [443, 6443]
+    assert [each["ipBlock"]["cidr"] for each in api_server["to"]] == ["10.96.0.1/32", "fd00::1/128"]
+    assert proxy == ALL_ON["networkPolicy"]["egress"]["extra"][0]
+
+
+def test_network_policy_without_egress_restricts_none(helm: Helm) -> None:
+    values = {"networkPolicy": {"enabled": True, "egress": {"enabled": False}}}
+    spec = named(helm.render(values), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "egress" not in spec
+
+
+def test_flow_schema_names_both_sides_and_one_namespace(everything: list[Object]) -> None:
+    spec = named(everything, "FlowSchema")["spec"]
+    level = named(everything, "PriorityLevelConfiguration")["metadata"]["name"]
+    assert spec["priorityLevelConfiguration"] == {"name": level}
+    (rule,) = spec["rules"]
+    accounts = [
+        (each["serviceAccount"]["namespace"], each["serviceAccount"]["name"]) for each in rule["subjects"]
+    ]
+    assert accounts == [(NAMESPACE, OPERATOR), (NAMESPACE, "astrabox"), ("elsewhere", "worker")]
+    (resources,) = rule["resourceRules"]
+    assert resources["namespaces"] == [NAMESPACE]
+    used = {each.group for each in OPERATOR_PERMISSIONS + PROVIDER_PERMISSIONS}
+    assert set(resources["apiGroups"]) == used
+
+
+def test_topology_spread_can_be_switched_off(helm: Helm) -> None:
+    pod = named(helm.render({"topologySpread": {"enabled": False}}), "Deployment")["spec"]["template"]["spec"]
+    assert "topologySpreadConstraints" not in pod
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({}, "localhost/astrabox-scheduler-operator:0.1.0"),
+        ({"repository": "r.example.invalid/o", "tag": "1.2"}, "r.example.invalid/o:1.2"),
+        (
+            {"repository": "o", "tag": "1.2", "digest": f"sha256:{'0' * 64}"},
+            f"o@sha256:{'0' * 64}",
+        ),
+    ],
+)
+def test_image(helm: Helm, image: dict[str, str], expected: str) -> None:
+    assert {spec["containers"][0]["image"] for spec in pods(helm.render({"image": image}))} == {expected}
+
+
+def test_names_in_two_namespaces_and_of_a_long_release_differ_and_fit(helm: Helm) -> None:
+    long = helm.render(ALL_ON, release="r" * 53)
+    for item in long:
+        name = item["metadata"]["name"]
+        assert len(name) <= 63 or item["kind"] in {"CustomResourceDefinition", "FlowSchema"}
+    cluster_wide = {"FlowSchema", "PriorityLevelConfiguration"}
+    one, two = (
+        {each for each in identities(helm.render(ALL_ON, namespace=space)) if each[0] in cluster_wide}
+        for space in ("one", "two")
+    )
+    assert not one & two
+    assert ("Deployment", "mine-astrabox-scheduler-operator") in identities(helm.render(release="mine"))
+    assert ("Deployment", "given-operator") in identities(helm.render({"fullnameOverride": "given"}))
+
+
+def test_an_account_made_elsewhere_has_to_be_named(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"serviceAccount\.name: name the service account"):
+        helm.render({"serviceAccount": {"create": False}})
+    objects = helm.render({"serviceAccount": {"create": False, "name": "mine"}})
+    assert named(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+    assert subjects(objects, OPERATOR) == [(NAMESPACE, "mine")]
+
+
+def test_an_older_kubernetes_is_refused(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"kubeVersion: >=1\.31\.0-0"):
+        helm.render({}, "--kube-version", "1.30.9")

@@ -1,0 +1,132 @@
+"""Values that cannot be used are refused by their name, before anything is installed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.settings import Settings
+from tests.chart.helm import Helm, HelmError
+from tools.generated.chart import CHART
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+FREE = {"global"}
+"""Of the schema's objects with members of any name: what a parent chart gives."""
+
+REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
+    "replica": ({"replica": 3}, "replica"),
+    "settings.catchupWindowSeconds": ({"settings": {"catchupWindowSeconds": 60}}, "catchupWindowSeconds"),
+    "a window of texts": ({"settings": {"catchUpWindowSeconds": "600"}}, "catchUpWindowSeconds"),
+    "a window beyond an hour": ({"settings": {"catchUpWindowSeconds": 3601}}, "catchUpWindowSeconds"),
+    "a log level in small letters": ({"settings": {"logLevel": "info"}}, "logLevel"),
+    "port 0": ({"settings": {"healthPort": 0}}, "healthPort"),
+    "a text for a switch": ({"crds": {"keep": "false"}}, "crds/keep"),
+    "an account without a name": ({"astrabox": {"serviceAccounts": [{"namespace": "a"}]}}, "name"),
+    "an account that is a text": ({"astrabox": {"serviceAccounts": ["astrabox"]}}, "serviceAccounts/0"),
+    "a digest without its kind": ({"image": {"digest": "0" * 64}}, "image/digest"),
+    "a pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    "cpus": ({"resources": {"limits": {"memory": "512 MB"}}}, "resources/limits/memory"),
+    "request": ({"resources": {"request": {}}}, "request"),
+    "a number for an annotation": ({"podAnnotations": {"a": 1}}, "podAnnotations/a"),
+    "a selector's label": ({"podLabels": {"app.kubernetes.io/component": "x"}}, "podLabels/app"),
+    "a probe's handler": ({"livenessProbe": {"httpGet": {}}}, "httpGet"),
+    "too short a stop": ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds"),
+    "no disruption at all": ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable"),
+    "minAvailable": ({"podDisruptionBudget": {"minAvailable": 1}}, "minAvailable"),
+    "an address without its range": (
+        {"networkPolicy": {"egress": {"apiServerCidrs": ["10.0.0.1"]}}},
+        "Cidrs/0",
+    ),
+    "an alert that is not ours": (
+        {"metrics": {"prometheusRule": {"disabled": ["NoOperator"]}}},
+        "disabled/0",
+    ),
+    "a bucket that is none": ({"metrics": {"prometheusRule": {"lateSeconds": 45}}}, "lateSeconds"),
+    "an interval without its unit": ({"metrics": {"podMonitor": {"interval": "30"}}}, "podMonitor/interval"),
+    "a toleration's typo": ({"tolerations": [{"efect": "NoSchedule"}]}, "efect"),
+}
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(helm: Helm, case: str) -> None:
+    values, told = REFUSED[case]
+    with pytest.raises(HelmError) as refusal:
+        helm.render(values)
+    assert told in str(refusal.value).replace(".", "/")
+    assert "values don't meet the specifications of the schema" in str(refusal.value)
+
+
+def objects(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Each object that the schema describes."""
+    if schema.get("type") == "object":
+        yield path, schema
+        for name, member in schema.get("properties", {}).items():
+            yield from objects(member, (*path, name))
+    elif schema.get("type") == "array":
+        yield from objects(schema.get("items", {}), (*path, "[]"))
+
+
+def test_no_object_takes_unknown_members() -> None:
+    """But for those that Kubernetes itself describes, which are passed through."""
+    roots = {(): SCHEMA} | {(name,): each for name, each in SCHEMA["definitions"].items()}
+    open_ones = {
+        ".".join(path)
+        for root, schema in roots.items()
+        for path, each in objects(schema, root)
+        if "additionalProperties" not in each
+    }
+    assert open_ones == FREE | {
+        "extraEnv.[].valueFrom",
+        "affinity.nodeAffinity",
+        "affinity.podAffinity",
+        "affinity.podAntiAffinity",
+        "networkPolicy.ingress.from.[].podSelector",
+        "networkPolicy.ingress.from.[].namespaceSelector",
+        "networkPolicy.ingress.from.[].ipBlock",
+    }
+
+
+def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
+    def both(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
+        schema = SCHEMA["definitions"][schema["$ref"].split("/")[-1]] if "$ref" in schema else schema
+        properties = schema.get("properties")
+        if properties is None or not values:
+            return
+        assert properties.keys() - FREE - {"initialDelaySeconds"} == values.keys(), path
+        for name, value in values.items():
+            if isinstance(value, dict):
+                both(properties[name], value, f"{path}.{name}")
+
+    both(SCHEMA, copy.deepcopy(DEFAULTS), "")
+
+
+def test_bounds_are_those_of_the_settings() -> None:
+    fields = Settings.model_json_schema()["properties"]
+    names = {
+        "".join(part.title() if at else part for at, part in enumerate(name.split("_"))): name
+        for name in fields
+    }
+    for value, schema in SCHEMA["properties"]["settings"]["properties"].items():
+        field = fields[names[value]]
+        for bound in ("type", "minimum", "maximum", "enum", "minLength"):
+            # Port 0 is any free one: of no use where a probe has to know it. An enum says its type.
+            if (value, bound) != ("healthPort", "minimum") and not ("enum" in schema and bound == "type"):
+                assert schema.get(bound) == field.get(bound), (value, bound)
+        assert DEFAULTS["settings"][value] == field["default"]
+
+
+def test_lateness_is_a_bucket() -> None:
+    """A bound that is no bucket would never be exceeded."""
+    buckets = set(Metrics().lateness._upper_bounds)
+    choices = SCHEMA["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]["lateSeconds"][
+        "enum"
+    ]
+    assert set(choices) <= buckets
