@@ -31,6 +31,7 @@ SERVER_TIMEOUT_SECONDS: Final = 50  # kopf sends it as it is, and the API server
 CLIENT_TIMEOUT_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 _TURN_SECONDS: Final = 0.02
+_IDENTITY: Final = "astrabox-scheduler"
 _LOG = logging.getLogger(__name__)
 
 
@@ -84,6 +85,8 @@ class ScheduleWatch:
             await kopf.operator(
                 registry=self._registry(),
                 settings=watch_settings(),
+                # By default kopf asks for the user's name, and the user of a pod may have none.
+                identity=_IDENTITY,  # type: ignore[arg-type]  # a str, whose type kopf does not export
                 standalone=True,
                 namespaces=[self._namespace],
                 stop_flag=self._stop,

@@ -73,6 +73,34 @@ async def test_every_change_comes_when_a_stream_is_over_too(
     assert watching.ended.is_set()
 
 
+async def test_a_user_without_a_name_can_watch(
+    api: SchedulerApi, admin_kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod runs under a number that no /etc/passwd has."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    seen: list[str] = []
+    await put_schedule(api, "a")
+    watching = ScheduleWatch(
+        ConnectSettings(kubeconfig=str(admin_kubeconfig)),
+        namespace,
+        lambda change: seen.append(change.metadata.name),
+    )
+    watching.start()
+
+    async def came() -> bool:
+        assert not watching.ended.is_set()
+        return seen == ["a"]
+
+    try:
+        await eventually(came)
+    finally:
+        await watching.stop(10)
+
+
 async def test_a_watch_that_is_refused_ends(
     control_plane: Cluster, api: SchedulerApi, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
