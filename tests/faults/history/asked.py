@@ -152,7 +152,7 @@ class _Judge:
                 and self._is_newer(command, reason)
                 and self._stands(deployment, version, other)
             )
-            if newer and not self._said_again(version, command, said):
+            if newer and (reason.single or not self._listed_later(version, command, said)):
                 return command
         return None
 
@@ -177,13 +177,13 @@ class _Judge:
             if each.known and acknowledged.says(each.rule)
         )
 
-    def _said_again(self, version: Version, command: Command, said: Sequence[_Saying]) -> bool:
+    def _listed_later(self, version: Version, command: Command, said: Sequence[_Saying]) -> bool:
         """Whether a change that was not over before that command says this, so that a list may have it."""
         return any(
             each.single
             and each.says(version.rule)
             and each.command.sent <= version.possible[0]
-            and (each.command.returned is None or each.command.returned > command.sent)
+            and self._answered_or_gone(each.command) > command.sent
             for each in said
         )
 

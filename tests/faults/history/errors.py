@@ -13,7 +13,7 @@ _TYPES = frozenset({"SchedulerUnavailable", "InvalidSchedule", "ScheduleCapacity
 _WORDS = re.compile(
     r"kube|k8s|\betcd\b|resource ?version|api ?server|apiserver|\baiohttp\b|\bleases?\b|\bkopf\b|\bcrds?\b"
     r"|custom resource|deploymentschedule|runinvocation|\bdsched\b|\bruninv\b|namespace|configmap|webhook"
-    r"|\bpods?\b|status code|\bhttp\b|already ?exists|clientconnector|errno|traceback|\bssl\b",
+    r"|\bpods?\b|status code|\bhttp\b|already ?exists|clientconnector|errno|traceback|\bssl\b|/apis?/",
     re.IGNORECASE,
 )
 _CODES = re.compile(

@@ -146,8 +146,10 @@ class Driver:
             self._thaw(name)
 
     def _thaw(self, name: str) -> None:
-        with contextlib.suppress(RuntimeError):
+        try:
             self._rig.thaw(name)
+        except RuntimeError:
+            self._rig.journal.thaw(name)  # it has ended: its next life is not frozen
 
     async def _hinder(self, step: Step) -> None:
         proxy = self._rig.proxy(step.target)

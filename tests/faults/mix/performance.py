@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from astrabox.host_deployments import DeploymentRecords
 from astrabox.seams.scheduler import Schedule
-from tests.faults.history.facts import History
+from tests.faults.history.facts import Command, History
 from tests.faults.mix.crew import Crew
 from tests.faults.mix.drive import Done, Driver
 from tests.faults.mix.plan import Density, plan, skews
@@ -27,6 +29,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     **operator_settings(CATCH_UP_WINDOW_SECONDS=1200),
 }
 SETTLE_SECONDS: Final = 300.0
+_AT_REST_SECONDS: Final = 5.0
+"""Between the last command and the first look at what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Performance:
     processes: Mapping[str, int]
     """Ends and starts, by kind and role."""
     differing: tuple[str, ...]
-    """Deployments whose schedule was not as AstraBox's record says, once a host had reconciled in peace."""
+    """Deployments whose schedule was not as AstraBox's record says: before any host had reconciled anew where
+    the last command was done and undisturbed, and of all once a host had reconciled in peace."""
 
 
 async def perform(
@@ -83,7 +88,7 @@ async def perform(
         watched(rig, driver, crew)
         try:
             async with crew.kept():
-                differing = await _from_plan_to_rest(rig, driver, steps)
+                wrong = await _from_plan_to_rest(rig, driver, steps)
                 history = await rig.collect(settle=SETTLE_SECONDS)
         except BaseException as error:
             error.add_note(rig.timeline(60, 25))
@@ -91,17 +96,21 @@ async def perform(
         finally:
             if logs is not None:
                 _keep_logs(rig, logs)
-        return Performance(seed, history, driver.done, dict(crew.counts), differing)
+        return Performance(seed, history, driver.done, dict(crew.counts), wrong)
 
 
 async def _from_plan_to_rest(rig: Rig, driver: Driver, steps: Sequence[Step]) -> tuple[str, ...]:
     """What differs once everything is healed."""
+    records = DeploymentRecords(rig.actors.deployments)
     await driver.carry_out(steps)
+    await asyncio.sleep(_AT_REST_SECONDS)
+    stands = undisturbed(rig.journal.commands)
+    undone = differing(records, await stored_rules(rig), stands)
     rig.note("the plan is over: everything is healed")
     await driver.heal()
-    differing = _differing(DeploymentRecords(rig.actors.deployments), await stored_rules(rig))
+    left = differing(records, await stored_rules(rig))
     await driver.end_schedules()
-    return differing
+    return *(f"before it was healed: {each}" for each in undone), *left
 
 
 def _keep_logs(rig: Rig, folder: Path) -> None:
@@ -110,7 +119,27 @@ def _keep_logs(rig: Rig, folder: Path) -> None:
         shutil.copy(log, folder)
 
 
-def _differing(records: DeploymentRecords, found: Mapping[str, Schedule]) -> tuple[str, ...]:
+def undisturbed(commands: Sequence[Command]) -> set[str]:
+    """Deployments whose last command was done, with no other one under way at the same time.
+
+    What is stored of them is what that command says, without anybody's repair.
+    """
+    changes: defaultdict[str, list[Command]] = defaultdict(list)
+    for command in commands:
+        if command.op in ("apply", "delete") and command.deployment_id is not None:
+            changes[command.deployment_id].append(command)
+    return {deployment for deployment, own in changes.items() if _last_stands(own)}
+
+
+def _last_stands(commands: Sequence[Command]) -> bool:
+    *before, last = sorted(commands, key=lambda each: each.sent)
+    return last.done and all(each.returned is not None and each.returned < last.sent for each in before)
+
+
+def differing(
+    records: DeploymentRecords, found: Mapping[str, Schedule], of: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """What is not stored as AstraBox's records say; `of`: these Deployments only."""
     wanted = {
         rule.deployment_id: replace(rule, cron=" ".join(rule.cron.split()), payload=dict(rule.payload))
         for rule in records.all()
@@ -118,5 +147,5 @@ def _differing(records: DeploymentRecords, found: Mapping[str, Schedule]) -> tup
     return tuple(
         f"{each!r:.60}: AstraBox has {wanted.get(each)}, stored is {found.get(each)}"
         for each in sorted(wanted.keys() | found.keys())
-        if wanted.get(each) != found.get(each)
+        if wanted.get(each) != found.get(each) and (of is None or each in of)
     )

@@ -158,9 +158,9 @@ class Rig(Outages):
         return await self.actors.gone(self.journal.latest(name), within)
 
     def freeze(self, name: str) -> None:
-        """SIGSTOP."""
-        self.journal.freeze(name)
+        """SIGSTOP. Noted once it was sent: what has ended meanwhile is not frozen, nor is its next life."""
         self.actors.send(name, signal.SIGSTOP)
+        self.journal.freeze(name)
 
     def thaw(self, name: str) -> None:
         """SIGCONT, also for one that a point has stopped."""

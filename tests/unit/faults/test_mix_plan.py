@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 
+from tests.faults.history.due import due_times
+from tests.faults.mix.performance import Troupe
 from tests.faults.mix.plan import CRASH_POINTS, Density, plan, skews
 from tests.faults.mix.steps import SINGLE, WIDE, WORKLOAD, Step
+from tests.faults.mix.test_mix import DUE_A_MINUTE, SECONDS
 
 HOSTS = ("host-1", "host-2", "host-3", "host-4")
 OPERATORS = ("operator-1", "operator-2", "operator-3")
@@ -100,6 +104,32 @@ def test_only_runs_that_were_asked_for_once_kill_or_block_a_host() -> None:
     assert strange
     assert all(step.kind == "run-now" for step, _ in strange)
     assert all("host-" in how for _, how in strange if "kill" in how)
+
+
+def rules_at_each_minute(steps: Sequence[Step]) -> list[list[tuple[str, str]]]:
+    """The rules that are enabled at each whole minute of a plan, all commands done."""
+    rules: dict[str, tuple[str, str]] = {}
+    off: set[str] = set()
+    found = []
+    for minute in range(1, int(SECONDS) // 60 + 1):
+        for step in (step for step in steps if 60 * (minute - 1) <= step.at < 60 * minute):
+            if step.kind in ("create", "recreate", "edit-cron"):
+                rules[step.target] = step.cron, step.zone
+            if step.kind in ("disable", "delete"):
+                off.add(step.target)
+            elif step.kind in ("enable", "recreate"):
+                off.discard(step.target)
+        found.append([rule for target, rule in rules.items() if target not in off])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_so_much_is_due_in_any_minute_that_the_mix_may_ask_for_it(seed: int) -> None:
+    hour = 1_800_000_000
+    steps = plan(seed, SECONDS, Troupe().host_names, Troupe().operator_names)
+    for rules in rules_at_each_minute(steps):
+        due = Counter(minute for rule in rules for minute in due_times(*rule, hour, hour + 3600))
+        assert min(due[hour + 60 * minute] for minute in range(1, 61)) >= DUE_A_MINUTE
 
 
 def test_one_clock_of_each_role_is_off() -> None:

@@ -1,6 +1,10 @@
 """G1: lost, late and groundless runs; and what looks like them and is permitted."""
 
+import pytest
+
+from tests.faults.history.check import check
 from tests.faults.history.facts import Bounds, Command, Outage
+from tests.faults.history.slack import Slack
 from tests.unit.history.store import iso
 from tests.unit.history.story import A2, B, Story, a_good_day, expect, found, permitted, t
 
@@ -143,6 +147,73 @@ def test_late_in_an_outage() -> None:
     story = late(29)
     story.outages = [Outage("apiserver", t(235), t(266))]
     permitted(story)
+
+
+def takeover(late_by: float, *, op_1: float | None = None) -> Story:
+    """An operator is killed 10 s before a due time; `op_1`: the other one is killed then, another one comes.
+
+    Nothing else is due, so that nothing but this run is late.
+    """
+    story = Story()
+    story.life("op-1", "operator", 201, 0, 2)
+    story.life("op-2", "operator", 202, 0, 2)
+    story.life("b", "host", 102, 1, 5)
+    story.change_life(202, ended=230, code=-9)
+    if op_1 is not None:
+        story.change_life(201, ended=op_1, code=-9)
+        story.life("op-1", "operator", 203, 700, 703)
+    story.apply(20, "b", "once", cron="4 * * * *")
+    story.dispatch(story.create("once", 240, 240 + late_by), B, 240.3 + late_by)
+    return story
+
+
+def test_late_long_after_an_operator_died() -> None:
+    expect(takeover(500), "G1", "once-240", "an operator was able to fire it by +285.0 s")
+
+
+@pytest.mark.parametrize("by", [16, 29, 44])
+def test_late_while_the_share_of_a_dead_operator_is_taken_over(by: float) -> None:
+    permitted(takeover(by))
+
+
+def test_late_because_the_heir_was_lost_as_well() -> None:
+    permitted(takeover(464, op_1=274))
+
+
+def test_late_though_the_heir_lived_for_long_enough() -> None:
+    expect(takeover(464, op_1=290), "G1", "once-240", "an operator was able to fire it")
+
+
+def a_calm_day(*late: float) -> Story:
+    """One schedule that is due every minute, and how late each of its runs is."""
+    story = Story()
+    story.life("op-1", "operator", 201, 0, 2)
+    story.life("b", "host", 102, 1, 5)
+    story.apply(20, "b", "every")
+    for number, seconds in enumerate(late, 1):
+        due = number * 60.0
+        story.dispatch(story.create("every", due, due + seconds), B, due + seconds + 0.3)
+    story.ended = (len(late) + 1) * 60.0 - 1
+    return story
+
+
+def test_all_late_within_the_slack_of_a_single_one() -> None:
+    (seen,) = found(a_calm_day(*[24.0] * 12))
+    assert seen.guarantee == "G1"
+    assert "runs that nothing stood in the way of came 24.0 s late or later" in seen.what
+
+
+@pytest.mark.parametrize(
+    "late", [[24.0] * 5 + [0.2] * 7, [4.9] * 12, [24.0] * 7], ids=["some", "a little", "few"]
+)
+def test_late_once_in_a_while(late: list[float]) -> None:
+    permitted(a_calm_day(*late))
+
+
+def test_all_late_where_very_many_are_due_at_once() -> None:
+    history = a_calm_day(*[24.0] * 12).history()
+    assert check(history)
+    assert check(history, Slack(crowd=0)) == []
 
 
 def no_host(killed: float = 590) -> Story:

@@ -56,6 +56,7 @@ def test_another_type() -> None:
         "the Lease is gone",
         "no such RunInvocation",
         "the apiserver is away",
+        "GET /apis/scheduler failed",
         "status code 422",
     ],
 )

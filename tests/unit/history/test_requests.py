@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.history.facts import Bounds, Command
+from tests.faults.history.facts import Bounds, Command, Outage
 from tests.unit.history.story import A, Story, a_good_day, expect, found, of, permitted, t
 
 
@@ -93,6 +93,75 @@ def test_a_refused_request_is_not_saved() -> None:
         )
     )
     expect(story, "G6", "second", "0 requests")
+
+
+def withdrawn(caller: tuple[str, int], begun: float) -> Story:
+    """b was asked at 260 s, has said at 270 s that the run is not saved, and it is; `caller` begins it."""
+    story = a_good_day()
+    story.enqueue(260, ("b", 102), "every", "second", payload={"other": 1})
+    error = "SchedulerUnavailable: The run was not saved. Try again."
+    story.change("commands", lambda each: each.run_id == "second", run_id=None, returned=t(270), error=error)
+    story.drop("writes", lambda write: write.name == "second" and write.verb != "create")
+    story.calls = [call for call in story.calls if call.run_id != "second"]
+    story.attempts.pop("second")
+    story.dispatch("second", caller, begun)
+    return story
+
+
+def test_a_run_that_is_not_saved_is_not_begun_by_its_host() -> None:
+    expect(withdrawn(("b", 102), 275), "G6", "second", "after AstraBox was told that it is not saved")
+
+
+def test_a_run_that_is_not_saved_is_not_begun_by_another() -> None:
+    expect(withdrawn(A, 275), "G6", "second", "start_session began in a")
+
+
+def test_a_run_that_is_not_saved_may_have_begun_before_that_was_said() -> None:
+    permitted(withdrawn(A, 269))
+
+
+def test_a_run_that_is_not_saved_and_cancelled() -> None:
+    story = withdrawn(A, 275)
+    story.drop("writes", lambda write: write.name == "second" and write.verb != "create")
+    story.calls = [call for call in story.calls if call.run_id != "second"]
+    story.save("second", "b", 280, phase="Cancelled")
+    permitted(story)
+
+
+@pytest.mark.parametrize("way", ["outage", "cut", "killed", "asked to end"])
+def test_a_host_that_could_not_withdraw_its_run(way: str) -> None:
+    story = withdrawn(A, 281)
+    if way == "outage":
+        story.outages = [Outage("etcd", t(259), t(271))]
+    elif way == "cut":
+        story.change_life(102, hindered=[(259, 280)])
+    elif way == "killed":
+        story.change_life(102, ended=270.5, code=-9)
+        revived(story, 300)
+    else:
+        story.change_life(102, asked_to_end=270.5, ended=271, code=0)
+        revived(story, 300)
+    permitted(story)
+
+
+def revived(story: Story, at: float) -> None:
+    """Another life of b, which makes the calls from then on."""
+    story.life("b", "host", 104, at - 25, at - 21)
+    story.change("calls", lambda call: call.host == "b" and call.begun > t(at - 21), pid=104)
+
+
+def test_a_cut_is_no_reason_to_begin_its_own_run() -> None:
+    story = withdrawn(("b", 102), 281)
+    story.change_life(102, hindered=[(259, 280)])
+    expect(story, "G6", "second", "start_session began in b")
+
+
+def test_of_two_requests_for_the_same_nobody_knows_which_run_is_whose() -> None:
+    story = withdrawn(("b", 102), 275)
+    story.commands.append(
+        Command("b", "enqueue", t(261), None, deployment_id="every", payload={"other": 1}, trigger="manual")
+    )
+    permitted(story)
 
 
 def test_two_answers_with_one_run() -> None:
