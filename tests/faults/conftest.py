@@ -27,15 +27,18 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(trylast=True)  # after what is not to run has been taken out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal the tests out so that each worker begins with one of the longest.
+    """Deal the tests out so that each worker begins with one of the longest, and one has the busy ones.
 
     Workers get equal parts of the list in order, the smaller parts first, and take from each other's ends.
     """
     if not all(item.get_closest_marker("faults") for item in items):
         return
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    items.sort(key=_seconds, reverse=True)
-    items[:] = [item for part in reversed(range(workers)) for item in items[part::workers]]
+    busy = [item for item in items if item.get_closest_marker("busy")]
+    others = [item for item in items if not item.get_closest_marker("busy")]
+    others.sort(key=_seconds, reverse=True)
+    workers = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - 1)
+    parts = (others[part::workers] for part in reversed(range(workers)))
+    items[:] = [*(item for part in parts for item in part), *busy]
 
 
 def _seconds(item: pytest.Item) -> float:

@@ -160,6 +160,7 @@ async def test_late_claim_meets_another_version(rig: Rig) -> None:
     assert_holds(history)
 
 
+@pytest.mark.slow
 @pytest.mark.waits(120)
 async def test_refused_credentials(rig: Rig) -> None:
     """WA-03: answered 401 for longer than a watch lasts: it ends, or says so and goes on; never blind."""

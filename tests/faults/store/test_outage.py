@@ -164,6 +164,7 @@ async def again(rig: Rig) -> ScheduledRun:
     return answers[0]
 
 
+@pytest.mark.busy
 async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) -> None:
     """RE-01: A with 50 claimed runs is killed, the API server dies while B takes over: all 50 end."""
     await start(rig, operators=0, hosts=2)

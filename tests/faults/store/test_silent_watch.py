@@ -54,6 +54,7 @@ async def test_silence_of_operators_and_a_host(rig: Rig, seconds: float) -> None
     assert_holds(history)
 
 
+@pytest.mark.slow
 @pytest.mark.waits(120)
 async def test_connection_that_the_network_has_forgotten(rig: Rig) -> None:
     """WA-01, WA-06: only the open connections are dead: the sweeps see what the watches do not bring."""
