@@ -67,6 +67,11 @@ PANELS: Final = (
         ((_rate("watch_stale_total"), "missed"),),
     ),
     Panel(
+        "Shares given up",
+        "By an operator that got no answer in time; the others fire what was its share.",
+        ((_rate("step_downs_total"), "stepped down"),),
+    ),
+    Panel(
         "Runs deleted and cancelled",
         "Deleted: history beyond the limit. Cancelled: no AstraBox process was there.",
         ((_rate("runs_deleted_total"), "deleted"), (_rate("runs_cancelled_total"), "cancelled")),
