@@ -32,8 +32,8 @@ class End:
 class Processes:
     """The components of one control plane and the private directory they live in.
 
-    `within` is a command that runs the keeper, and by that all components, elsewhere (such as `unshare --net`),
-    and turns into it by exec. Components inherit `descriptors`.
+    `within` is a command that runs the keeper, and by that all components, elsewhere: `unshare --net`, for
+    example. It turns into the keeper by exec. Components inherit `descriptors`.
     """
 
     def __init__(
