@@ -45,6 +45,14 @@ chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4; buil
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests/chart -m "chart and not slow" --numprocesses 2 --dist loadscope
 
+node: $(STAMP)  ## a real Kubernetes node with pods, in namespaces of its own, until Ctrl-C (root; Debian packages)
+	@$(BIN)/python -m tools.controlplane build --node >/dev/null
+	@$(BIN)/python -m tools.node up
+
+test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them stays (root)
+	@$(BIN)/python -m tools.controlplane build --node >/dev/null
+	$(BIN)/pytest tests/node -m node
+
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
 	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 14 --dist worksteal

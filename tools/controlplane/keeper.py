@@ -115,7 +115,7 @@ class Keeper:
         """End every child, remove groups and directory. Nothing is kept, so nobody is asked politely."""
         for child in self.children.values():
             child.kill()
-        # In reverse: if the first is process 1 of a namespace, its end waits until we have waited for the rest.
+        # In reverse: process 1 of a namespace, if there is one, ends only after we have waited for the rest.
         for child in reversed(self.children.values()):
             child.wait()
         deadline = time.monotonic() + _GROUP_PATIENCE

@@ -10,10 +10,10 @@ _DAYS = "30"
 
 
 def make_certificates(folder: Path, addresses: Sequence[str]) -> None:
-    """Write `ca.crt`, `apiserver.crt` (with the authority after it) and `kubelet-client.crt`, with their keys.
+    """Write `ca.crt`, `apiserver.crt` (the authority after it) and `kubelet-client.crt`, with their keys.
 
-    `addresses` are those that clients use. The keys are elliptic ones in the form that the API server can sign
-    service account tokens with as well.
+    `addresses` are those that clients use. The keys are elliptic ones in a form that the API server can also
+    sign service account tokens with.
     """
     folder.mkdir(mode=0o700)
     (folder / "openssl.conf").write_text("[req]\ndistinguished_name = name\n[name]\n")

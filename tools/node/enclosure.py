@@ -19,7 +19,7 @@ from tools.node.packages import SEARCH
 
 PREFIX = "astrabox-node-"
 _NAMESPACES = ("unshare", "--net", "--ipc", "--uts", "--pid")
-"""`--pid` holds for children only: the keeper stays outside, and its first child is process 1 of the others."""
+"""`--pid` holds for children only: the keeper stays outside, its first child is process 1 of the others."""
 _READY_TIMEOUT = 30.0
 _POLL = 0.01
 

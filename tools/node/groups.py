@@ -33,7 +33,7 @@ def create_groups(folders: Iterable[Path]) -> None:
 
 
 def place(pid: int, folders: Iterable[Path]) -> None:
-    """Move a process into a group of its own within one of the folders, by which they are seen to be in use."""
+    """Move a process into a group of its own within one of the folders, which shows that they are in use."""
     for folder in folders:
         leaf = folder / _INIT
         leaf.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
 """Makes container images without a registry: from Debian packages and busybox, by buildah.
 
-mmdebstrap was the least trouble of the ways to a Debian root: one command from the package sources of this machine
-to one tar file, nothing mounted and nothing left. buildah keeps to a folder of its own in the cache, copies
-instead of mounting (vfs) and runs commands in a chroot, so it needs neither overlay nor a network namespace.
+mmdebstrap was the least trouble of the ways to a Debian root: one command from the package sources of this
+machine to one tar file, nothing mounted and nothing left. buildah keeps to a folder of its own in the cache,
+copies instead of mounting (vfs) and runs commands in a chroot, so it needs neither overlay nor namespaces.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,8 +54,8 @@ def build_image(
 ) -> Path:
     """Build an image; the path of a docker-archive that `Node.load_image` takes, in the cache.
 
-    `base` becomes the build argument BASE, which the Containerfile has to declare. `arguments` are further ones,
-    `volumes` (`/from:/to:ro`) are mounted while commands run. Raises `ImageError`.
+    `base` becomes the build argument BASE, which the Containerfile has to declare. `arguments` are further
+    ones, `volumes` (`/from:/to:ro`) are mounted while commands run. Raises `ImageError`.
     """
     if not re.search(r"^ARG BASE\b", containerfile.read_text(), re.MULTILINE):
         raise ImageError(f"{containerfile} has no line `ARG BASE`; declare it and write FROM ${{BASE}}.")
@@ -74,7 +75,7 @@ def debian_base(tag: str, packages: Sequence[str] = PYTHON, *, progress: Progres
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
     kept = f"localhost/astrabox-debian:{base_key(packages, release)}"
     with _shown(progress, f"making a base image of {', '.join(packages)}") as shown:
-        if not _exists(kept, shown):
+        if not _exists(kept):
             with tempfile.TemporaryDirectory(prefix="astrabox-base-") as scratch:
                 _bootstrap(Path(scratch) / "root.tar", release, packages, shown)
                 _build(kept, _written(scratch, _DEBIAN), Path(scratch), (), shown)
@@ -143,8 +144,10 @@ def _bootstrap(target: Path, release: str, packages: Sequence[str], progress: Pr
 
 
 def _build(tag: str, containerfile: Path, context: Path, flags: Sequence[str], progress: Progress) -> None:
-    command = _buildah("build", "--isolation=chroot", f"--tag={tag}", f"--file={containerfile}", *flags)
-    _run([*command, str(context)], progress)
+    command = _buildah(
+        "build", "--isolation=chroot", f"--tag={tag}", f"--file={containerfile.resolve()}", *flags
+    )
+    _run([*command, str(context.resolve())], progress)
     _run(_buildah("rmi", "--prune"), progress)  # the image that had this tag before
 
 
@@ -157,11 +160,9 @@ def _archive(tag: str, progress: Progress) -> Path:
     return path
 
 
-def _exists(tag: str, progress: Progress) -> bool:
-    code, _ = run_with_progress(
-        _buildah("inspect", "--type=image", tag), cwd=Path("/"), environ=_environ(), progress=progress
-    )
-    return code == 0
+def _exists(tag: str) -> bool:
+    command = _buildah("inspect", "--type=image", tag)
+    return subprocess.run(command, env=_environ(), capture_output=True, check=False).returncode == 0
 
 
 def _buildah(*arguments: str) -> list[str]:
@@ -175,7 +176,7 @@ def _run(command: Sequence[str], progress: Progress) -> None:
     if code:
         raise ImageError(
             f"{' '.join(command[:1])} ended with code {code}:\n{tail(lines)}\n"
-            "Correct what it complains about; `python -m tools.node packages` names packages that are missing."
+            "Correct what it complains about; `python -m tools.node packages` names missing packages."
         )
 
 

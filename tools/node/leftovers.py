@@ -29,8 +29,8 @@ def running_nodes() -> list[Path]:
 def remove_leftovers() -> tuple[list[Path], list[Path]]:
     """Remove what dead nodes have left, and nothing of those that run.
 
-    The folders that were removed, and the control groups that still have processes: they belong to a node whose
-    directory is in another temporary folder (TMPDIR).
+    The folders that were removed, and the control groups that still have processes: they belong to a node
+    whose directory is in another temporary folder (TMPDIR).
     """
     running = {folder.name for folder in running_nodes()}
     removed, used = [], []

@@ -21,7 +21,6 @@ from tools.node import components
 from tools.node.certificates import make_certificates
 from tools.node.components import (
     ADDRESS,
-    CONTAINERD,
     CONTROLLERS,
     KUBELET,
     NODE_NAME,
@@ -50,9 +49,9 @@ _PROXY_BINDING = {
 class Node(Cluster):
     """A Kubernetes of one node that runs real pods; needs root and the packages of `packages.py`.
 
-    It has a network, mounts, processes and control groups of its own, so nothing of it touches the machine, and
-    any number can run side by side. Clients outside reach the API server through a relay on 127.0.0.1, so the
-    kubeconfig works everywhere; pods and services are reached from inside only (`run(..., inside=True)`).
+    It has a network, mounts, processes and control groups of its own, so nothing of it touches the machine,
+    and any number can run side by side. Clients outside reach the API server through a relay on 127.0.0.1, so
+    the kubeconfig works everywhere; pods and services are reached from inside only (`run(..., inside=True)`).
     Pods have no DNS and no way out: images come by `load_image`, and imagePullPolicy must not be Always.
     `ready_timeout` is in seconds, for each step.
     """
@@ -123,7 +122,8 @@ class Node(Cluster):
     ) -> str:
         """Output of a program that finds the API server by KUBECONFIG; `CommandError` if it fails.
 
-        With `inside` it runs in the network of the node. `environ` is added to our own; `timeout` is in seconds.
+        With `inside` it runs in the network of the node. `environ` is added to our own; `timeout` is in
+        seconds.
         """
         given = {"KUBECONFIG": str(self.kubeconfig), "KUBERC": "off"} | dict(environ or {})
         done = subprocess.run(

@@ -34,7 +34,9 @@ BUILD: Mapping[str, str] = {
 
 def missing_packages(path: str = SEARCH) -> list[str]:
     """Packages whose program is not there: another package may have brought it, so dpkg is not asked."""
-    return [package for package, program in {**RUN, **BUILD}.items() if shutil.which(program, path=path) is None]
+    return [
+        package for package, program in {**RUN, **BUILD}.items() if shutil.which(program, path=path) is None
+    ]
 
 
 def check_machine() -> None:

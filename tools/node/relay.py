@@ -1,8 +1,8 @@
 """Carries connections into a node: accepts them outside its network namespace, goes on inside.
 
-Run as a script of its own (`python -I -S relay.py DESCRIPTOR:PORT...`), standard library only. A socket stays in
-the namespace it was made in: each descriptor is one that listens outside, and its connections go on to the port
-of 127.0.0.1 in here.
+Run as a script of its own (`python -I -S relay.py DESCRIPTOR:PORT...`), standard library only. A socket stays
+in the namespace it was made in: each descriptor is one that listens outside, and its connections go on to the
+port of 127.0.0.1 in here.
 """
 
 from __future__ import annotations

@@ -32,5 +32,5 @@ def import_image(layout: Layout, archive: Path) -> None:
     if done.returncode:
         raise ImageError(
             f"{archive} could not be imported: {done.stderr.strip()}\n"
-            "Give a docker-archive, such as `buildah push IMAGE docker-archive:FILE:IMAGE` or `docker save` write."
+            "Give a docker-archive, from `docker save` or `buildah push IMAGE docker-archive:FILE:IMAGE`."
         )
