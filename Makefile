@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := crds client provider operator contract tools tests helm
 
-.PHONY: help setup demo test test-unit test-slow chart faults faults-slow soak mutations lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow chart node test-node faults faults-slow soak mutations lint format crds lock control-plane clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -32,7 +32,7 @@ demo: $(STAMP)  ## the whole main job, live, on a real control plane of this mac
 
 test: $(STAMP)  ## unit, property, conformance and API-server tests
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m "not slow and not faults and not chart" --numprocesses 2 --dist worksteal
+	$(BIN)/pytest tests -m "not slow and not faults and not chart and not node" --numprocesses 2 --dist worksteal
 
 test-unit: $(STAMP)  ## only what needs no control plane
 	$(BIN)/pytest tests/unit

@@ -1,9 +1,9 @@
 """Process 1 of a node: prepares its namespaces, then waits for processes that nobody else waits for.
 
 Run as a script of its own (`python -I -S init.py DIRECTORY ADDRESS`), standard library only, in new
-namespaces of mounts, network and processes. When it ends, the kernel ends every process of the node, even
-containers, and with the last of them go mounts, interfaces and packet filter rules. `DIRECTORY/init.ready` says
-that all is prepared.
+namespaces of mounts, network and processes. When it ends, the kernel ends every process of the node, those in
+containers too, and with the last of them go mounts, interfaces and packet filter rules.
+`DIRECTORY/init.ready` says that all is prepared.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class _Door:
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One direction, to its end: the other may go on."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):  # broken, or not connected any more
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             await writer.drain()
