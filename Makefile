@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := crds client provider operator contract tools tests helm
 
-.PHONY: help setup demo test test-unit test-slow chart faults faults-slow soak mutations lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow chart node test-node faults faults-slow soak mutations lint format crds lock control-plane clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -32,7 +32,7 @@ demo: $(STAMP)  ## the whole main job, live, on a real control plane of this mac
 
 test: $(STAMP)  ## unit, property, conformance and API-server tests
 	@$(BIN)/python -m tools.controlplane build >/dev/null
-	$(BIN)/pytest tests -m "not slow and not faults and not chart" --numprocesses 2 --dist worksteal
+	$(BIN)/pytest tests -m "not slow and not faults and not chart and not node" --numprocesses 2 --dist worksteal
 
 test-unit: $(STAMP)  ## only what needs no control plane
 	$(BIN)/pytest tests/unit
@@ -44,6 +44,14 @@ test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4; builds both the first time
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests/chart -m "chart and not slow" --numprocesses 2 --dist loadscope
+
+node: $(STAMP)  ## a real Kubernetes node with pods, in namespaces of its own, until Ctrl-C (root; Debian packages)
+	@$(BIN)/python -m tools.controlplane build --node >/dev/null
+	@$(BIN)/python -m tools.node up
+
+test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them stays (root)
+	@$(BIN)/python -m tools.controlplane build --node >/dev/null
+	$(BIN)/pytest tests/node -m node
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null

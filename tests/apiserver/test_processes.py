@@ -185,3 +185,34 @@ def test_a_signal_does_not_wait_and_ends_are_told_with_their_time(processes: Pro
 def test_what_was_never_started_cannot_be_signalled(processes: Processes) -> None:
     with pytest.raises(StartError, match="is not running"):
         processes.signal("one", signal.SIGTERM)
+
+
+def test_components_live_where_the_keeper_was_put_and_inherit_descriptors(folder: Path) -> None:
+    read, write = os.pipe()
+    within = ["env", "PUT_BY=within"]
+    processes = Processes("inside-", within=within, descriptors=[write])
+    try:
+        os.close(write)
+        say = f"import os; os.write({write}, os.environ['PUT_BY'].encode())"
+        processes.start("one", [sys.executable, "-c", say])
+        while not processes.exited():
+            time.sleep(0.01)
+        assert processes.exited() == {"one": 0}
+        assert os.read(read, 100) == b"within"
+    finally:
+        os.close(read)
+        processes.close()
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+def test_control_groups_go_after_the_components(folder: Path, number: signal.Signals | None) -> None:
+    group = folder / "group"
+    processes = Processes("inside-")
+    processes.remove_at_end([group, folder / "never-made"])
+    (group / "pods" / "one").mkdir(parents=True)
+    processes.start("one", ["sleep", "600"])
+    if number is not None:
+        os.kill(processes.keeper_pid, number)
+    processes.close()
+    assert not list(folder.iterdir())

@@ -29,6 +29,17 @@ def post(port: int, path: str, body: dict[str, Any], *, ca_file: Path, token: st
     return answer
 
 
+def get(port: int, path: str, *, ca_file: Path, token: str) -> dict[str, Any] | None:
+    """Return an object, None where there is none; `RequestError` on any other error answer."""
+    status, text = _request("GET", port, path, ca_file=ca_file, token=token)
+    if status == http.client.NOT_FOUND:
+        return None
+    if status >= http.client.BAD_REQUEST:
+        raise RequestError(path, status, text, method="GET")
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
 def _request(
     method: str, port: int, path: str, *, ca_file: Path | None, token: str, body: dict[str, Any] | None = None
 ) -> tuple[int, str]:

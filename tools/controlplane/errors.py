@@ -34,6 +34,6 @@ class KubectlError(ControlPlaneError):
 class RequestError(ControlPlaneError):
     """The API server answered a request with an error status."""
 
-    def __init__(self, path: str, status: int, body: str) -> None:
-        super().__init__(f"POST {path} answered {status}: {body.strip()[:500]}")
+    def __init__(self, path: str, status: int, body: str, *, method: str = "POST") -> None:
+        super().__init__(f"{method} {path} answered {status}: {body.strip()[:500]}")
         self.status = status

@@ -1,17 +1,21 @@
 """Owns the processes and the directory of one control plane, and ends both when its caller is gone.
 
-Run as a script of its own (`python -I -S keeper.py PREFIX PARENT`), standard library only. It reads one JSON
-request a line and answers each with one JSON line. The end of its input is how it is stopped, so an orderly
-`stop()`, Ctrl-C, SIGTERM and SIGKILL of the caller all take the same path: the kernel closes the pipe.
+Run as a script of its own (`python -I -S keeper.py PREFIX PARENT [DESCRIPTOR...]`), standard library only.
+It reads one JSON request a line and answers each with one JSON line. The end of its input is how it is
+stopped, so an orderly `stop()`, Ctrl-C, SIGTERM and SIGKILL of the caller all take the same path: the kernel
+closes the pipe.
 
 Why a process between: PR_SET_PDEATHSIG alone fires when the *thread* that started a child ends, which may be
 a short-lived worker thread of a test, and it cannot remove a directory. This process has one thread, so here
-it is safe, and it covers the one case left: the keeper itself being killed.
+it is safe, and it covers the one case left: the keeper itself being killed. Then only the directory (which is
+locked as long as its keeper lives) and control groups can stay behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -26,22 +30,28 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 30  # seconds a component has to end after a polite signal
+_GROUP_PATIENCE = 10  # seconds that the kernel has to take the dead out of a control group
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Keeper:
     """The children of one control plane, by name."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, descriptors: list[int]) -> None:
         self.directory = directory
+        self.descriptors = descriptors
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.ends: list[dict[str, Any]] = []
+        self.groups: list[str] = []
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one request: `start`, `kill`, `signal`, `ends` or `poll`."""
+        """Carry out one request: `start`, `kill`, `signal`, `groups`, `ends` or `poll`."""
         operation = request["operation"]
         if operation == "start":
             return {"pid": self.start(request["name"], request["command"], request.get("environ"))}
+        if operation == "groups":
+            self.groups = request["folders"]
+            return {}
         if operation == "kill":
             return {"code": self.kill(request["name"], request["signal"])}
         if operation == "signal":
@@ -83,6 +93,7 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                pass_fds=self.descriptors,
                 preexec_fn=_die_with_keeper,  # noqa: PLW1509 - this process has one thread
             )
         return self.children[name].pid
@@ -101,12 +112,25 @@ class Keeper:
         return code
 
     def close(self) -> None:
-        """End every child and remove the directory. Nothing is kept, so nobody is asked politely."""
+        """End every child, remove groups and directory. Nothing is kept, so nobody is asked politely."""
         for child in self.children.values():
             child.kill()
-        for child in self.children.values():
+        # In reverse: process 1 of a namespace, if there is one, ends only after we have waited for the rest.
+        for child in reversed(self.children.values()):
             child.wait()
+        deadline = time.monotonic() + _GROUP_PATIENCE
+        while self.groups and time.monotonic() < deadline:
+            self.groups = [folder for folder in self.groups if not remove_group(folder)]
+            time.sleep(0.02)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def remove_group(folder: str) -> bool:
+    """Remove a control group and those in it; whether it is gone. The kernel spares one with processes."""
+    for path, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # noqa: PTH106 - starts faster
+    return not os.path.exists(folder)  # noqa: PTH110 - starts faster
 
 
 def _die_with_keeper() -> None:
@@ -148,10 +172,11 @@ def _say(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def _main(prefix: str, parent: int) -> None:
+def _main(prefix: str, parent: int, descriptors: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    keeper = Keeper(tempfile.mkdtemp(prefix=prefix))
+    keeper = Keeper(tempfile.mkdtemp(prefix=prefix), descriptors)
+    fcntl.flock(os.open(keeper.directory, os.O_RDONLY), fcntl.LOCK_EX)  # our end unlocks it
     try:
         _say({"directory": keeper.directory})
         for request in _requests(parent, keeper):
@@ -169,4 +194,4 @@ def _main(prefix: str, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]))
+    _main(sys.argv[1], int(sys.argv[2]), [int(each) for each in sys.argv[3:]])

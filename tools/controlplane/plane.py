@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tools.controlplane.api import answers_ok, post
+from tools.controlplane.api import answers_ok, get, post
 from tools.controlplane.binaries import ensure_binaries
 from tools.controlplane.cluster import Cluster
 from tools.controlplane.commands import HOST, Ports, apiserver_command, etcd_command, free_ports
@@ -30,7 +30,8 @@ class ControlPlane(Cluster):
 
     There is no controller manager: a deleted namespace stays in `Terminating`, and owner references delete
     nothing. `ready_timeout` is in seconds; `apiserver_flags` are appended to the command line, and may be
-    a function that is given the directory (in which it may write the files that its flags name).
+    a function that is given the directory (in which it may write the files that its flags name). `users` are
+    more users and the group of each; `user_kubeconfig` logs in as one of them.
     """
 
     context = DEFAULT_CONTEXTS[0]
@@ -43,6 +44,8 @@ class ControlPlane(Cluster):
         apiserver_flags: Sequence[str] | Callable[[Path], Sequence[str]] = (),
         ready_timeout: float = 60.0,
         choose_ports: Callable[[], Ports] = free_ports,
+        users: Mapping[str, str] | None = None,
+        open_processes: Callable[[], Processes] = Processes,
     ) -> None:
         self._binaries = binaries
         self._fsync = fsync
@@ -50,6 +53,8 @@ class ControlPlane(Cluster):
         self._flags: Sequence[str] = ()
         self._timeout = ready_timeout
         self._choose_ports = choose_ports
+        self._users = dict(users or {})
+        self._open_processes = open_processes
         self._token = ""
         self._processes: Processes | None = None
 
@@ -99,6 +104,17 @@ class ControlPlane(Cluster):
         """Log files of the components."""
         return {name: self._running.log(name) for name in (ETCD, APISERVER)}
 
+    @property
+    def processes(self) -> Processes:
+        """The processes of this control plane; others can be added, which end with it."""
+        return self._running
+
+    def user_kubeconfig(self, user: str) -> Path:
+        """Kubeconfig of one of the users given."""
+        path = self.directory / f"{user.replace(':', '.')}.kubeconfig"
+        write_kubeconfig(path, url=self.url, ca=self.ca_file, token=self._tokens[user], context=self.context)
+        return path
+
     def kill_apiserver(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End the API server; etcd keeps the objects."""
         self._running.kill(APISERVER, number)
@@ -110,7 +126,7 @@ class ControlPlane(Cluster):
 
     def wait_for_apiserver(self) -> None:
         """Wait until the API server is ready, for example after etcd was away."""
-        self._wait(APISERVER, self._apiserver_ready)
+        self.wait_until(APISERVER, self._apiserver_ready)
 
     def kill_etcd(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End etcd; the API server answers with errors until it is back."""
@@ -119,11 +135,15 @@ class ControlPlane(Cluster):
     def start_etcd(self) -> None:
         """Start etcd again on the same port and data, and wait until it answers."""
         self._start_etcd()
-        self._wait(ETCD, self._etcd_ready)
+        self.wait_until(ETCD, self._etcd_ready)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Over plain HTTPS: a few milliseconds where kubectl takes a tenth of a second."""
         return post(self._ports.apiserver, path, body, ca_file=self.ca_file, token=self._token)
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """GET as the administrator; None if there is no such object, `RequestError` on other errors."""
+        return get(self._ports.apiserver, path, ca_file=self.ca_file, token=self._token)
 
     def check(self) -> None:
         """Raise `StartError` with the end of the log if a component has ended by itself."""
@@ -140,7 +160,7 @@ class ControlPlane(Cluster):
         return self._processes
 
     def _launch(self) -> None:
-        self._processes = Processes()
+        self._processes = self._open_processes()
         self._ports = self._choose_ports()
         self.directory = self._processes.directory
         given = self._given_flags
@@ -149,12 +169,18 @@ class ControlPlane(Cluster):
         self.ca_file = self.directory / "ca.crt"
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self._token = secrets.token_urlsafe(32)
-        write_private(self.directory / "tokens.csv", f'{self._token},admin,admin,"system:masters"\n')
+        self._tokens = {user: secrets.token_urlsafe(32) for user in self._users}
+        rows = [(self._token, "admin", "system:masters")]
+        rows += [(self._tokens[user], user, group) for user, group in self._users.items()]
+        write_private(
+            self.directory / "tokens.csv",
+            "".join(f'{token},{user},{user},"{group}"\n' for token, user, group in rows),
+        )
         self._start_etcd()
         self._start_apiserver()
-        self._wait(ETCD, self._etcd_ready)
-        self._wait(APISERVER, self._certificate_written)
-        self._wait(APISERVER, self._apiserver_ready)
+        self.wait_until(ETCD, self._etcd_ready)
+        self.wait_until(APISERVER, self._certificate_written)
+        self.wait_until(APISERVER, self._apiserver_ready)
         self.check()  # else the etcd that answered may be a stranger's, on a port that ours did not get
         write_kubeconfig(
             self.kubeconfig, url=self.url, ca=self.ca_file, token=self._token, context=self.context
@@ -193,7 +219,8 @@ class ControlPlane(Cluster):
             for path in ("/readyz", "/api/v1/namespaces/default")
         )
 
-    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+    def wait_until(self, name: str, ready: Callable[[], bool]) -> None:
+        """Wait for `ready`; `StartError` with the log of the component `name` if it takes too long."""
         deadline = time.monotonic() + self._timeout
         while not ready():
             self.check()

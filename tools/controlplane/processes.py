@@ -30,19 +30,32 @@ class End:
 
 
 class Processes:
-    """The components of one control plane and the private directory they live in."""
+    """The components of one control plane and the private directory they live in.
 
-    def __init__(self, prefix: str = "astrabox-controlplane-") -> None:
+    `within` is a command that runs the keeper, and by that all components, elsewhere: `unshare --net`, for
+    example. It turns into the keeper by exec. Components inherit `descriptors`.
+    """
+
+    def __init__(
+        self,
+        prefix: str = "astrabox-controlplane-",
+        *,
+        within: Sequence[str] = (),
+        descriptors: Sequence[int] = (),
+    ) -> None:
         self._lock = threading.Lock()
         self._keeper = subprocess.Popen(
             [
+                *within,
                 sys.executable,
                 "-I",
                 "-S",
                 str(Path(__file__).with_name("keeper.py")),
                 prefix,
                 str(os.getpid()),
+                *map(str, descriptors),
             ],
+            pass_fds=descriptors,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C on the terminal is for the caller, not for the components
@@ -89,6 +102,10 @@ class Processes:
         """Signal a component and wait until it is gone (after 30 s it is killed)."""
         self._ask(operation="kill", name=name, signal=int(number))
         self.pids.pop(name, None)
+
+    def remove_at_end(self, groups: Sequence[Path]) -> None:
+        """Have the keeper remove these control groups once all components have ended; they need not exist."""
+        self._ask(operation="groups", folders=[str(folder) for folder in groups])
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Signal a component and go on at once; its end is told by `exited` and `ends`."""

@@ -1,0 +1,107 @@
+"""`python -m tools.node up|down|load|packages`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from tools.controlplane.errors import ControlPlaneError
+from tools.node.components import Layout
+from tools.node.errors import ImageError
+from tools.node.leftovers import remove_leftovers, running_nodes
+from tools.node.node import Node
+from tools.node.packages import missing_packages
+from tools.node.runtime import import_image
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.node", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up", help="run a node in the foreground until Ctrl-C")
+    commands.add_parser("down", help="remove what nodes have left that were killed; those that run stay")
+    load = commands.add_parser("load", help="import images into the running node")
+    load.add_argument("images", nargs="+", type=Path, metavar="IMAGE.tar", help="a docker-archive")
+    load.add_argument("--node", type=Path, metavar="DIRECTORY", help="which node, if several run")
+    commands.add_parser("packages", help="print the Debian packages that are missing, one a line")
+    options = parser.parse_args(arguments)
+    # SIGINT too: a shell that runs this in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        if options.command == "load":
+            return _load(options.images, options.node)
+        return {"up": _up, "down": _down, "packages": _packages}[options.command]()
+    except ControlPlaneError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _up() -> int:
+    began = time.monotonic()
+    with Node() as node:
+        _print_usage(node, time.monotonic() - began)
+        try:
+            while True:
+                time.sleep(1)
+                node.check()
+        except KeyboardInterrupt:
+            print("stopping", file=sys.stderr)
+    return 0
+
+
+def _print_usage(node: Node, seconds: float) -> None:
+    print(f"# the node is ready ({seconds:.1f} s); its files and logs are in {node.directory}")
+    print(f"export KUBECONFIG={node.kubeconfig}")
+    print(f"# in another shell, for example: {node.kubectl_path} get pods -A")
+    print("# images:            python -m tools.node load IMAGE.tar  (imagePullPolicy must not be Always)")
+    print(f"# pods and services: {' '.join(node.inside)} wget -qO- http://ADDRESS")
+    print("# Ctrl-C here ends it and removes all of it", flush=True)
+
+
+def _down() -> int:
+    removed, used = remove_leftovers()
+    for folder in removed:
+        print(f"removed {folder}")
+    for folder in running_nodes():
+        print(f"{folder} is running; Ctrl-C where it was started ends it", file=sys.stderr)
+    for folder in used:
+        print(f"{folder} has processes; its node was started with another TMPDIR", file=sys.stderr)
+    return 0
+
+
+def _load(images: list[Path], directory: Path | None) -> int:
+    nodes = running_nodes()
+    if directory is None and len(nodes) != 1:
+        names = "".join(f"\n  --node {node}" for node in nodes)
+        raise ImageError(
+            f"several nodes run; say which:{names}"
+            if nodes
+            else "no node runs; start one: python -m tools.node up"
+        )
+    layout = Layout(directory or nodes[0])
+    for image in images:
+        import_image(layout, image)
+        print(f"imported {image} into {layout.directory}")
+    return 0
+
+
+def _packages() -> int:
+    for package in missing_packages():
+        print(package)
+    return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

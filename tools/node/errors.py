@@ -1,0 +1,21 @@
+"""What this package raises on purpose beyond the errors of `tools.controlplane`, which are their base."""
+
+from __future__ import annotations
+
+from tools.controlplane.errors import ControlPlaneError
+
+
+class MachineError(ControlPlaneError):
+    """This machine cannot run a node: not root, no Linux, or packages are missing."""
+
+
+class ImageError(ControlPlaneError):
+    """An image could not be built or imported."""
+
+
+class CommandError(ControlPlaneError):
+    """A program that was run against the node ended with an error; `stderr` holds its words."""
+
+    def __init__(self, command: str, stderr: str) -> None:
+        super().__init__(f"{command} failed: {stderr.strip()}")
+        self.stderr = stderr
