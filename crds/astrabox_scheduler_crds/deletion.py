@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, DELETED_LABEL, DEPLOYMENT_LABEL, GROUP
+from astrabox_scheduler_crds.labels import (
+    APPLIED_AT_ANNOTATION,
+    DELETED_LABEL,
+    DEPLOYMENT_LABEL,
+    GIVEN_AT_ANNOTATION,
+)
 from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
@@ -19,12 +24,6 @@ from astrabox_scheduler_crds.timeline import next_change
 
 DELETED_KEPT: Final = timedelta(minutes=15)
 """So long a tombstone stays: longer than a reconcile may go on writing from one list."""
-GIVEN_AT_ANNOTATION: Final = f"{GROUP}/given-at"
-"""On schedules: when AstraBox gave the apply or delete whose state it is (API server time).
-
-One that was given earlier must not undo it. What is put back after a command that failed bears the mark
-of the command before it.
-"""
 NO_PAYLOAD: Final = "{}"
 _NEVER_USED: Final = ("0 0 1 1 *", "UTC")
 

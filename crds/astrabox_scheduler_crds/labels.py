@@ -35,3 +35,10 @@ DELETED_LABEL: Final = f"{GROUP}/deleted"
 
 APPLIED_AT_ANNOTATION: Final = f"{GROUP}/applied-at"
 """On schedules: when a provider last wrote it (API server time): an older snapshot must not undo it."""
+
+GIVEN_AT_ANNOTATION: Final = f"{GROUP}/given-at"
+"""On schedules: when AstraBox gave the apply or delete whose state it is (API server time).
+
+One that was given earlier must not undo it. What is put back after a command that failed bears the mark
+of the command before it.
+"""

@@ -65,7 +65,8 @@ class Operator:
         self.attendance = LeaseAttendance(self.keeper, self._poller, observer, clock)
         self.queue = DueQueue()
         self.index = ScheduleIndex(self.queue, self._changed)
-        self.firing = self._firing_loop(window)
+        confirm = ScheduleConfirm(api.schedules, clock)
+        self.firing = self._firing_loop(window, confirm)
         idle = self.firing.idle
         self.reporter = Reporter(api.events, idle)
         self.status = StatusWriter(
@@ -80,7 +81,7 @@ class Operator:
             keeper=self.keeper,
             attendance=self.attendance,
             firing=self.firing,
-            confirm=ScheduleConfirm(api.schedules, clock),
+            confirm=confirm,
             index=self.index,
             clock=clock,
             metrics=self.metrics,
@@ -103,11 +104,11 @@ class Operator:
         self._started: float | None = None
         self.metrics.clock_skew.set_function(clock.skew)
 
-    def _firing_loop(self, window: timedelta) -> FiringLoop:
+    def _firing_loop(self, window: timedelta, confirm: ScheduleConfirm) -> FiringLoop:
         api, clock = self._api, self._api.clock
         burst = Burst(
             index=self.index,
-            confirm=ScheduleConfirm(api.schedules, clock),
+            confirm=confirm,
             schedules=api.schedules,
             creator=RunCreator(api.runs, self.attendance, window),
             clock=clock,

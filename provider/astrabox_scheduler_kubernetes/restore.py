@@ -9,8 +9,8 @@ import logging
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError
-from astrabox_scheduler_crds.deletion import GIVEN_AT_ANNOTATION, alive
-from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
+from astrabox_scheduler_crds.deletion import alive
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, GIVEN_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import put_back

@@ -21,8 +21,8 @@ from typing import Final
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound, QuotaExceeded
-from astrabox_scheduler_crds.deletion import GIVEN_AT_ANNOTATION, deleted, given_at
-from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
+from astrabox_scheduler_crds.deletion import deleted, given_at
+from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION, GIVEN_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import Wanted, desired, differs, is_overtaken, written

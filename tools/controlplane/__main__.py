@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import time
-from types import FrameType
 
 from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_binaries
 from tools.controlplane.cluster import Cluster
-from tools.controlplane.errors import ControlPlaneError
+from tools.controlplane.foreground import exit_code, run_until_interrupted
 from tools.controlplane.plane import open_cluster
 from tools.controlplane.recipe import CONTROL_PLANE, FAULT_TOOLS, HELM, HELM_3, NODE
 from tools.controlplane.sources import given_assets
@@ -29,19 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("path", help="print the folder of the binaries, without building")
     commands.add_parser("up", help="run a control plane in the foreground until Ctrl-C")
     options = parser.parse_args(arguments)
-    # SIGINT too: a shell that runs this in the background has it ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        if options.command == "build":
-            return _build(faults=options.faults, node=options.node)
-        return {"path": _path, "up": _up}[options.command]()
-    except ControlPlaneError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    commands_by_name = {
+        "build": lambda: _build(faults=options.faults, node=options.node),
+        "path": _path,
+        "up": _up,
+    }
+    return exit_code(commands_by_name[options.command])
 
 
 def _build(*, faults: bool, node: bool) -> int:
@@ -68,16 +58,7 @@ def _path() -> int:
 
 
 def _up() -> int:
-    began = time.monotonic()
-    with open_cluster() as cluster:
-        _print_usage(cluster, time.monotonic() - began)
-        try:
-            while True:
-                time.sleep(1)
-                cluster.check()
-        except KeyboardInterrupt:
-            print("stopping", file=sys.stderr)
-    return 0
+    return run_until_interrupted(open_cluster(), _print_usage)
 
 
 def _print_usage(cluster: Cluster, seconds: float) -> None:
@@ -85,10 +66,6 @@ def _print_usage(cluster: Cluster, seconds: float) -> None:
     print(f"export KUBECONFIG={cluster.kubeconfig}")
     print(f"# in another shell, for example: {cluster.kubectl_path} get namespaces")
     print("# Ctrl-C here ends it and removes its files", flush=True)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

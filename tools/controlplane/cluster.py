@@ -48,9 +48,9 @@ class Cluster(ABC):
     def check(self) -> None:
         """Raise `StartError` if a component we started has ended by itself."""
 
-    @abstractmethod
     def discard_namespace(self, name: str) -> None:
-        """Say that a namespace is not needed any more."""
+        """Say that a namespace is not needed any more: it is deleted, without waiting."""
+        self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess.run
         """Output of kubectl run as the administrator; `KubectlError` if it fails."""

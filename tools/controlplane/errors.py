@@ -23,12 +23,16 @@ class PortTakenError(StartError):
     """Another process took a port between our choosing and binding it."""
 
 
-class KubectlError(ControlPlaneError):
-    """kubectl ended with an error; `stderr` holds its words."""
+class CommandError(ControlPlaneError):
+    """A program that was run against the cluster ended with an error; `stderr` holds its words."""
 
     def __init__(self, command: str, stderr: str) -> None:
         super().__init__(f"{command} failed: {stderr.strip()}")
         self.stderr = stderr
+
+
+class KubectlError(CommandError):
+    """The same of kubectl."""
 
 
 class RequestError(ControlPlaneError):

@@ -69,10 +69,6 @@ class ExternalCluster(Cluster):
     def check(self) -> None:
         """Nothing to check: we started nothing."""
 
-    def discard_namespace(self, name: str) -> None:
-        """Delete it without waiting."""
-        self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
-
 
 def _find_kubectl(environ: Mapping[str, str]) -> Path:
     assets = environ.get(ASSETS_VARIABLE)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import time
 from pathlib import Path
-from types import FrameType
 
-from tools.controlplane.errors import ControlPlaneError
+from tools.controlplane.foreground import exit_code, run_until_interrupted
 from tools.node.components import Layout
 from tools.node.errors import ImageError
 from tools.node.leftovers import remove_leftovers, running_nodes
@@ -29,32 +26,17 @@ def main(arguments: list[str] | None = None) -> int:
     load.add_argument("--node", type=Path, metavar="DIRECTORY", help="which node, if several run")
     commands.add_parser("packages", help="print the Debian packages that are missing, one a line")
     options = parser.parse_args(arguments)
-    # SIGINT too: a shell that runs this in the background has it ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        if options.command == "load":
-            return _load(options.images, options.node)
-        return {"up": _up, "down": _down, "packages": _packages}[options.command]()
-    except ControlPlaneError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    commands_by_name = {
+        "up": _up,
+        "down": _down,
+        "load": lambda: _load(options.images, options.node),
+        "packages": _packages,
+    }
+    return exit_code(commands_by_name[options.command])
 
 
 def _up() -> int:
-    began = time.monotonic()
-    with Node() as node:
-        _print_usage(node, time.monotonic() - began)
-        try:
-            while True:
-                time.sleep(1)
-                node.check()
-        except KeyboardInterrupt:
-            print("stopping", file=sys.stderr)
-    return 0
+    return run_until_interrupted(Node(), _print_usage)
 
 
 def _print_usage(node: Node, seconds: float) -> None:
@@ -97,10 +79,6 @@ def _packages() -> int:
     for package in missing_packages():
         print(package)
     return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

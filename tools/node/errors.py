@@ -11,11 +11,3 @@ class MachineError(ControlPlaneError):
 
 class ImageError(ControlPlaneError):
     """An image could not be built or imported."""
-
-
-class CommandError(ControlPlaneError):
-    """A program that was run against the node ended with an error; `stderr` holds its words."""
-
-    def __init__(self, command: str, stderr: str) -> None:
-        super().__init__(f"{command} failed: {stderr.strip()}")
-        self.stderr = stderr

@@ -12,7 +12,7 @@ from typing import Any, Self
 from tools.controlplane.api import answers_ok
 from tools.controlplane.binaries import ensure_binaries
 from tools.controlplane.cluster import Cluster
-from tools.controlplane.errors import StartError
+from tools.controlplane.errors import CommandError, StartError
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.processes import Processes
 from tools.controlplane.progress import Progress
@@ -30,7 +30,6 @@ from tools.node.components import (
     Layout,
 )
 from tools.node.enclosure import Enclosure, open_enclosure
-from tools.node.errors import CommandError
 from tools.node.images import pause_image
 from tools.node.packages import check_machine
 from tools.node.runtime import import_image, start_containerd
@@ -157,10 +156,6 @@ class Node(Cluster):
     def check(self) -> None:
         """Raise `StartError` with the end of the log if a component has ended by itself."""
         self._started.check()
-
-    def discard_namespace(self, name: str) -> None:
-        """Delete it without waiting."""
-        self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
     @property
     def _started(self) -> ControlPlane:

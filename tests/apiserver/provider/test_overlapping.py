@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from astrabox.seams.scheduler import SchedulerUnavailable
-from astrabox_scheduler_crds.deletion import GIVEN_AT_ANNOTATION, is_deleted
+from astrabox_scheduler_crds.deletion import is_deleted
+from astrabox_scheduler_crds.labels import GIVEN_AT_ANNOTATION
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from tests.apiserver.provider.handlers import rule
 from tests.apiserver.provider.meanwhile import before, lost

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from astrabox_scheduler_client.errors import ApiError
-from astrabox_scheduler_crds.deletion import GIVEN_AT_ANNOTATION, given_at, is_deleted
+from astrabox_scheduler_crds.deletion import given_at, is_deleted
+from astrabox_scheduler_crds.labels import GIVEN_AT_ANNOTATION
 from astrabox_scheduler_kubernetes.rules import is_overtaken
 from tests.unit.provider.memory_schedules import Memory, Replica, Time
 
