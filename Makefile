@@ -55,11 +55,12 @@ test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
-	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 12 --dist worksteal
+	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 15 \
+		--dist loadgroup --no-loadscope-reorder
 
 faults-slow: $(STAMP)  ## fault tests that are left out there: an hour without hosts, a burst of 2,000, and their kind
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
-	$(BIN)/pytest tests/faults -m "faults and slow" --numprocesses 6 --dist worksteal
+	$(BIN)/pytest tests/faults -m "faults and slow" --numprocesses 6 --dist loadgroup --no-loadscope-reorder
 
 soak: $(STAMP)  ## the random mix of faults for MINUTES=n (60), checked every ten; SEED=n repeats it
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null

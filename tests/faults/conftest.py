@@ -25,20 +25,22 @@ def pytest_report_header() -> str:
     return f"seed: SEED={os.environ['SEED']} make faults"
 
 
-@pytest.hookimpl(trylast=True)  # after what is not to run has been taken out
+@pytest.hookimpl(tryfirst=True)  # before the names of groups are put to the tests' own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal the tests out so that each worker begins with one of the longest, and one has the busy ones.
+    """Put the longest tests first, so that none of them begins when the others have ended.
 
-    Workers get equal parts of the list in order, the smaller parts first, and take from each other's ends.
+    `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one.
+    The group of those that need both cores comes first of all, and one worker has it.
     """
     if not all(item.get_closest_marker("faults") for item in items):
         return
-    busy = [item for item in items if item.get_closest_marker("busy")]
-    others = [item for item in items if not item.get_closest_marker("busy")]
+    grouped = [item for item in items if item.get_closest_marker("xdist_group")]
+    others = [item for item in items if not item.get_closest_marker("xdist_group")]
     others.sort(key=_seconds, reverse=True)
-    workers = max(1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - 1)
-    parts = (others[part::workers] for part in reversed(range(workers)))
-    items[:] = [*(item for part in parts for item in part), *busy]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    longest, others = others[: workers - 1], others[workers - 1 :]
+    shortest, others = others[len(others) - workers :], others[: len(others) - workers]
+    items[:] = [*grouped, *longest, *shortest, *others]
 
 
 def _seconds(item: pytest.Item) -> float:

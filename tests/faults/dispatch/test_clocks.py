@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(280)]
 HOSTS = ("host-1", "host-2", "host-3", "host-4")
 
 
+@pytest.mark.waits(60)
 async def test_wrong_clocks_take_nothing_from_the_living(rig: Rig) -> None:
     """RE-07: 30 s ahead, 30 s behind, jumping by 5 min: one execution each, one order, and a loss is seen."""
     await rig.start_host("host-1", clock=Clock.offset(30))

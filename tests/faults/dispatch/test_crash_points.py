@@ -44,7 +44,7 @@ ACTIONS = [
 ]
 
 
-@pytest.mark.busy
+@pytest.mark.xdist_group("both-cores")
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("places", [PLACES[:HALF], PLACES[HALF:]], ids=["around-runs", "in-runs"])
 async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], action: str) -> None:

@@ -46,7 +46,7 @@ async def test_killed_host_is_continued_with_the_saved_session(rig: Rig) -> None
     assert_holds(history)
 
 
-@pytest.mark.busy
+@pytest.mark.xdist_group("both-cores")
 async def test_runs_of_a_killed_host_are_continued_together(open_rig: OpenRig) -> None:
     """Two attempts, calls that last: the one heir makes all its calls 20 s after the kill at most."""
     rig = await open_rig(host_settings(MAX_ATTEMPTS=2))
@@ -64,7 +64,7 @@ async def test_runs_of_a_killed_host_are_continued_together(open_rig: OpenRig) -
     assert_holds(history)
 
 
-@pytest.mark.busy
+@pytest.mark.xdist_group("both-cores")
 @pytest.mark.timeout(290)
 async def test_five_hosts_share_two_hundred_orphans(rig: Rig) -> None:
     """Each orphan is continued by exactly one, and under 5 % of the heirs' writes are refused."""

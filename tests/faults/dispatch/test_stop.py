@@ -20,7 +20,7 @@ AT_ONCE = 14.0
 """Seconds in which a run that is handed over is taken up: a sweep, and less than a Lease."""
 
 
-@pytest.mark.busy
+@pytest.mark.xdist_group("both-cores")
 async def test_stop_under_load_is_bounded_and_hands_everything_over(rig: Rig) -> None:
     """120 runs, 50 in calls that hang: exit 0 within 32 s; what waits goes on at once, the rest then."""
     await rig.start_host("host-1", env=host_settings(CONCURRENCY=50))

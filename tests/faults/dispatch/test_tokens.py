@@ -17,7 +17,7 @@ WATCHES_RENEWED = 75.0
 """Seconds after which every watch has been begun anew: the longest lasts 60 s."""
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(100)
 async def test_revoked_tokens_stop_nothing(rig: Rig) -> None:
     """WA-03, WA-09: new tokens are used without a restart, also by watches; no run is repeated."""
     await rig.start_operators(1)

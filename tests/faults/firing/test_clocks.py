@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 JUMP = 300.0
 
 
-@pytest.mark.waits(150)
+@pytest.mark.waits(180)
 async def test_wrong_and_jumping_clocks_move_no_due_time(rig: Rig) -> None:
     """FI-06, FI-08, FI-17: 30 s off, and jumps by 5 min over due times: on time, once each, no burst."""
     clocks = {"operator-1": 30.0, "operator-2": -30.0, "operator-3": 0.0, "operator-4": 0.0}

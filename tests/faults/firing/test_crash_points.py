@@ -38,7 +38,7 @@ def test_the_table_holds_every_write_that_an_operator_may_make() -> None:
     assert {right for right in rights if right[0] not in ("get", "list", "watch")} <= set(WRITES.values())
 
 
-@pytest.mark.waits(150)
+@pytest.mark.waits(180)
 async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None:
     """FI-15, WA-04: 7 victims, one heir: each due time has its one run, a Lease later at most."""
     doomed = victims(
@@ -74,7 +74,7 @@ async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None
     assert_holds(history)
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(180)
 async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     """OO-05: killed as it takes, keeps or gives up its share just before a due time: the heir fires it."""
     keeping = victims(operators(2, 3), "kill after:lease-renewed", "term before:lease-renewed")

@@ -46,7 +46,7 @@ async def edit_at(rig: Rig, when: float, deployment: str, cron: str) -> tuple[fl
     return sent, rig.now()
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(150)
 async def test_edits_around_a_due_time(rig: Rig) -> None:
     """FI-03, FI-04, WA-05: the old rule's due time fires, the new counts from its edit; a last flip wins."""
     await rig.start_operators(2)

@@ -33,7 +33,7 @@ async def until_no_more(rig: Rig, due: float, quiet: float = 4.0) -> None:
     await rig.until(still, 40, f"no more runs of {text(due)} are created")
 
 
-@pytest.mark.waits(180)
+@pytest.mark.waits(210)
 async def test_the_same_due_time_fired_twice_is_one_run(open_rig: OpenRig) -> None:
     """OO-01, OO-03, OO-05: 200 creates meet 200 names; one is held until another operator has fired it."""
     rig = await open_rig(operator_settings(CREATE_CONCURRENCY=64))

@@ -70,7 +70,7 @@ def goes_on(history: History, names: list[str]) -> None:
         assert counted["admit_turn"] <= 2, name
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(180)
 async def test_due_time_of_a_short_cut_fires_late(rig: Rig) -> None:
     """G1: the hosts are back soon after the due time, and show that they were there: it fires, once."""
     await staged(rig)
@@ -87,7 +87,7 @@ async def test_due_time_of_a_short_cut_fires_late(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(100)
 async def test_due_time_of_a_long_cut_is_skipped_and_told(rig: Rig) -> None:
     """G1: nobody has shown for long that he was there: skipped, told, never doubled."""
     await staged(rig)

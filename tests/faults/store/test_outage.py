@@ -56,6 +56,7 @@ async def at_every_step(rig: Rig, host: str) -> list[str]:
     return [name for payload in payloads for name in await enqueue(rig, host, payload)]
 
 
+@pytest.mark.waits(90)
 @pytest.mark.parametrize("what", ["etcd", "both"])
 async def test_due_time_and_runs_in_progress_survive(rig: Rig, what: str) -> None:
     """RE-01, FI-14: killed over a due time with runs at every step: all are there once and end."""
@@ -164,7 +165,7 @@ async def again(rig: Rig) -> ScheduledRun:
     return answers[0]
 
 
-@pytest.mark.busy
+@pytest.mark.xdist_group("both-cores")
 async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) -> None:
     """RE-01: A with 50 claimed runs is killed, the API server dies while B takes over: all 50 end."""
     await start(rig, operators=0, hosts=2)
