@@ -87,7 +87,7 @@ class Operator:
             metrics=self.metrics,
         )
         self.sweep = Sweep(api.schedules, self.index, clock, self.metrics)
-        self._orphans = Orphans(api.runs, self.attendance, self.metrics)
+        self._orphans = Orphans(api.runs, self.attendance, self.metrics, window)
         self._retention = Retention(
             runs=api.runs,
             leases=api.leases,

@@ -8,6 +8,7 @@ from astrabox_scheduler_crds.cron import CronError
 from astrabox_scheduler_crds.deletion import bears_tombstone
 from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
 
@@ -35,7 +36,7 @@ class Entry:
     """A schedule in the index. Owned by the firing loop's event loop; all datetimes aware UTC.
 
     Every due time at or before `cursor` is settled: it has its run, was skipped, or was never due.
-    `next_due` is the first one behind it.
+    `next_due` is the first one behind it, or the first of those that are owed after all (`look_back`).
     """
 
     metadata: ObjectMeta
@@ -55,6 +56,8 @@ class Entry:
     trouble: Problem | None = None  # of the latest attempt to create a run
     failures: int = 0
     gap: Gap | None = field(default=None)
+    owed: tuple[datetime, ...] = ()
+    looked_back: datetime | None = None  # the skipped due time at which `look_back` has looked last
 
     @property
     def name(self) -> str:
@@ -75,6 +78,9 @@ class Entry:
         """Compute `next_due`. A calculus that does not advance becomes a problem of this schedule alone."""
         self.next_due = None
         if self.timeline is None or self.problem is not None:
+            return
+        if self.owed:
+            self.next_due = self.owed[0]
             return
         try:
             due = self.timeline.next_after(self.cursor)
@@ -100,6 +106,31 @@ class Entry:
             return False
         self.cursor = max(each for each in reached if each is not None)
         return True
+
+    @property
+    def unattended(self) -> datetime | None:
+        """The latest due time that was skipped, if that was for want of a process."""
+        skipped = self.skipped
+        return skipped.last_due_time if skipped and skipped.reason == SkipReason.NO_PROVIDER else None
+
+    def look_back(self, providers: Presence, horizon: datetime) -> bool:
+        """Owe what was skipped for want of a process, if one has shown since that it was there; True if any.
+
+        A process that was cut off alone goes on under the Lease that it had, whose interval then covers
+        the due times of the cut. Those after `horizon` are owed; what has its run is known by its name.
+        """
+        last = self.unattended
+        if last is None or last <= horizon or last == self.looked_back or self.timeline is None:
+            return False
+        if not providers.proves(last):
+            return False
+        self.looked_back = last
+        skipped = self.timeline.between(horizon, last)
+        self.owed = tuple(due for due in skipped if providers.proves(due) and self.disabled_by(due) is None)
+        if self.owed and self.gap is not None and self.owed[0] <= self.gap.first:
+            self.gap = None  # not told yet, and not so any more
+        self.plan()
+        return bool(self.owed)
 
     def hold_since(self, since: datetime) -> None:
         """The present rule holds since then."""
@@ -139,6 +170,7 @@ class Entry:
 
     def _settle(self, due: datetime) -> None:
         self.cursor = max(self.cursor, due)
+        self.owed = tuple(each for each in self.owed if each > due)
         self.plan()
 
 

@@ -179,17 +179,30 @@ class FiringLoop:
         return max(0.0, min(MAX_WAIT_SECONDS, (next_wake - self._clock.now()).total_seconds()))
 
     def _sweep(self, now: datetime) -> None:
-        """A lost wake-up costs seconds; an outage that is over is told."""
+        """A lost wake-up costs seconds; an outage that is over is told, and what it showed is acted on."""
         self._swept = now
         self._queue.recover()
         attended = bool(self._attendance.providers().live)
         for entry in self._index:
+            self._look_back(entry, now)
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
             over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
             if entry.gap is not None and over:
                 gap, entry.gap = entry.gap, None
                 self._tell_gap(entry, gap)
+
+    def _look_back(self, entry: Entry, now: datetime) -> None:
+        """What was skipped while a process was cut off fires late once that has shown that it was there."""
+        if entry.unattended is None:
+            return
+        if owner(entry.name, self._attendance.operators()) != self._attendance.identity:
+            return
+        if entry.look_back(self._attendance.providers(), now - self._window):
+            first, last = entry.owed[0].isoformat(), entry.owed[-1].isoformat()
+            fields = {"schedule": entry.name, "due": last, "first": first, "count": len(entry.owed)}
+            _LOG.info("a process shows that it was there: skipped due times fire late", extra=fields)
+            self._index.requeue(entry)
 
     def _judge(self, entry: Entry, now: datetime, plan: _Plan, *, final: bool) -> None:
         """Settle what needs no IO, and queue the entry or put it into the plan."""
@@ -260,9 +273,13 @@ class FiringLoop:
         end, counted = self._clock.monotonic() + COUNTING_SECONDS, 0
         while self._uncounted:
             span = self._uncounted.popleft()
-            missed = missed_before(span.due_times, span.after, span.horizon)
             entry = self._index.get(span.name)
-            if missed is not None and entry is not None and entry.metadata.uid == span.uid:
+            if entry is None or entry.metadata.uid != span.uid:
+                continue
+            # Two operators that have just started both pass it: the one whose status came first has counted.
+            counted_to = entry.skipped.last_due_time if entry.skipped is not None else None
+            missed = missed_before(span.due_times, max(span.after, counted_to or span.after), span.horizon)
+            if missed is not None:
                 self._skip(entry, (missed.first, missed.last, missed.count), SkipReason.MISSED, now)
                 counted += missed.count
             if self._clock.monotonic() >= end:

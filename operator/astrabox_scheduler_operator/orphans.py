@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
@@ -41,12 +41,17 @@ class Orphans:
     """`settle` costs nothing while a provider is live, or while another operator has this share.
 
     Nor is anything believed shortly after the API server was away: providers need a moment to renew.
+    Within the `window` in which a due time may fire late it is left alone: the process that it is meant for
+    may be cut off, and show later that it was there. One that comes anew cancels it earlier.
     """
 
-    def __init__(self, runs: OrphanStore, attendance: Attendance, metrics: Metrics) -> None:
+    def __init__(
+        self, runs: OrphanStore, attendance: Attendance, metrics: Metrics, window: timedelta
+    ) -> None:
         self._runs = runs
         self._attendance = attendance
         self._metrics = metrics
+        self._window = window
         self._kept: set[tuple[str | None, str | None]] = set()
 
     async def settle(self, now: datetime) -> int:
@@ -61,7 +66,8 @@ class Orphans:
         found = await self._runs.list_unfinished_metadata()
         self._kept &= {_identity(meta) for meta in found}
         for meta in found:
-            if parse_scheduled_run_name(meta.name) is not None and _identity(meta) not in self._kept:
+            name = parse_scheduled_run_name(meta.name)
+            if name is not None and now - name[1] > self._window and _identity(meta) not in self._kept:
                 cancelled += await self._one(meta, now)
         return cancelled
 

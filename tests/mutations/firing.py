@@ -156,4 +156,19 @@ FIRING: Final = (
         ),
         tests=(f"{_FAULTS}/test_crash_points.py::test_an_operator_dies_around_its_lease",),
     ),
+    Mutation(
+        name="step-down",
+        taken_out="step-down of an operator that gets nothing through",
+        edits=(
+            (
+                f"{OPERATOR}/patience.py",
+                "if not operators - {own} or",
+                "if True or not operators - {own} or",
+            ),
+        ),
+        tests=(
+            "tests/faults/store/test_slow_and_refused.py::test_slow_for_one_operator_and_then_for_all",
+            "tests/unit/operator/test_share.py::test_a_slow_one_leaves_its_share_and_comes_back_when_it_is_well",
+        ),
+    ),
 )

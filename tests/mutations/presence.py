@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutations.mutation import CLIENT, CRDS, PROVIDER, Mutation
+from tests.mutations.mutation import CLIENT, CRDS, OPERATOR, PROVIDER, Mutation
 
 _FIRING: Final = "tests/faults/firing"
 _DISPATCH: Final = "tests/faults/dispatch"
 _UNIT: Final = "tests/unit/crds"
+_OPERATOR: Final = "tests/unit/operator"
+_CUT: Final = "tests/faults/store/test_cut_off.py"
 
 PRESENCE: Final = (
     Mutation(
@@ -37,6 +39,24 @@ PRESENCE: Final = (
         ),
     ),
     Mutation(
+        name="doubt-about-the-tail",
+        taken_out="keeping what was created in the tail of Leases until the window has passed",
+        edits=((f"{OPERATOR}/orphans.py", "now - name[1] > self._window", "now >= name[1]"),),
+        tests=(
+            f"{_CUT}::test_due_time_of_a_long_cut_fires_once_the_hosts_are_back[created-in-the-tail]",
+            f"{_OPERATOR}/test_orphans_and_retention.py::test_a_run_that_may_still_be_wanted_is_left_alone",
+        ),
+    ),
+    Mutation(
+        name="looking-back",
+        taken_out="looking back at what was skipped while every process was cut off",
+        edits=((f"{OPERATOR}/firing_loop.py", "            self._look_back(entry, now)\n", ""),),
+        tests=(
+            f"{_CUT}::test_due_time_of_a_long_cut_fires_once_the_hosts_are_back[skipped-first]",
+            f"{_OPERATOR}/test_firing_missed.py::test_a_process_that_was_cut_off_and_is_back_gets_what_it_missed",
+        ),
+    ),
+    Mutation(
         name="waiting-for-providers",
         taken_out="waiting for providers to come back to sight after an outage",
         edits=(
@@ -47,7 +67,7 @@ PRESENCE: Final = (
             ),
         ),
         tests=(
-            "tests/faults/store/test_cut_off.py::test_due_time_of_a_short_cut_fires_late",
+            f"{_CUT}::test_due_time_of_a_short_cut_fires_late",
             f"{_UNIT}/test_firing.py::test_nobody_is_only_believed_once_the_leases_were_seen_for_a_while",
         ),
     ),

@@ -12,6 +12,7 @@ _APISERVER: Final = "tests/apiserver/provider"
 _ANSWERS: Final = f"{_APISERVER}/test_lost_answers.py"
 _OLDER: Final = f"{_FAULTS}/test_older_definition.py"
 _UNIT: Final = "tests/unit"
+_CONFLICT: Final = "test_overlapping.py::test_a_conflict_does_not_bring_back_the_older_command"
 
 STORE: Final = (
     Mutation(
@@ -137,5 +138,18 @@ STORE: Final = (
             ),
         ),
         tests=("tests/faults/dispatch/test_tokens.py::test_revoked_tokens_stop_nothing",),
+    ),
+    Mutation(
+        name="overtaken-commands",
+        taken_out="a command under way gives way to a later one",
+        edits=(
+            (f"{PROVIDER}/writing.py", "if marked and self._is_overtaken(known):", "if False:"),
+            (f"{PROVIDER}/writing.py", "if self._is_overtaken(stored):", "if False:"),
+        ),
+        tests=(
+            "tests/faults/dispatch/test_reconcile.py::test_a_command_under_way_does_not_undo_a_later_one",
+            f"tests/apiserver/provider/{_CONFLICT}",
+            f"{_UNIT}/provider/{_CONFLICT}",
+        ),
     ),
 )

@@ -108,9 +108,10 @@ async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(180)
-async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(rig: Rig) -> None:
+@pytest.mark.waits(210)
+async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(open_rig: OpenRig) -> None:
     """RT-07: all hosts are killed a second before a due time: its runs end cancelled, and never start."""
+    rig = await open_rig(operator_settings(CATCH_UP_WINDOW_SECONDS=30))
     await start_operators(rig, operators(1, 4))
     await rig.start_hosts(1)
     await install(rig, [schedule(each) for each in PLAIN])

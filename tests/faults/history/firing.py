@@ -130,11 +130,20 @@ def _judged(view: View, deployment: str, due: float, run: Run | None) -> Due:
         and _was_seen(view, deployment, due)
         and not _may_be_undone(view, deployment, due)
     )
-    attended = held and view.there.certain_host(due)
+    shown = view.there.shown(due) if held else None
     needed = max(view.bounds.lease_duration + 10, view.slack.late + view.slack.load)
-    latest = _latest(view, deployment, due, needed) if attended else None
-    overdue = _latest(view, deployment, due, needed + view.slack.load) if attended else None
-    return Due(deployment, due, held, attended, latest, overdue, run)
+    latest = overdue = None
+    if shown is not None:
+        since = max(due, shown if _all_cut_off(view, due) else due)
+        latest = _latest(view, deployment, due, since, needed)
+        overdue = _latest(view, deployment, due, since, needed + view.slack.load)
+    return Due(deployment, due, held, shown is not None, latest, overdue, run)
+
+
+def _all_cut_off(view: View, due: float) -> bool:
+    """Whether no host was surely able to show at once that it was there."""
+    proof = view.bounds.renew_period + view.slack.proof
+    return not view.there.visible_host(due - proof, due + proof)
 
 
 def _was_seen(view: View, deployment: str, due: float) -> bool:
@@ -148,8 +157,8 @@ def _was_seen(view: View, deployment: str, due: float) -> bool:
     return True
 
 
-def _latest(view: View, deployment: str, due: float, needed: float) -> float | None:
-    """By when it had to be fired, by the first calm stretch of the operators that is long enough.
+def _latest(view: View, deployment: str, due: float, since: float, needed: float) -> float | None:
+    """By when it had to be fired, by the first stretch of calm operators after `since` that is long enough.
 
     `needed`: so long that the Lease of one that died before can run out, and the next one gets to it. The
     schedule must stay enabled until then; an edit excuses nothing, a disable or delete does if AstraBox
@@ -157,7 +166,7 @@ def _latest(view: View, deployment: str, due: float, needed: float) -> float | N
     """
     over = min(due + view.bounds.catch_up_window - view.slack.clock, view.history.ended)
     enabled = view.asked.first_doubt(deployment, lambda rule: rule.enabled, due)
-    for begin, end in clip(view.there.calm("operator"), due, min(over, enabled)):
+    for begin, end in clip(view.there.calm("operator"), since, min(over, enabled)):
         if end - begin >= needed:
             return begin + needed
     return None
@@ -242,21 +251,35 @@ def _without_host(view: View, run: Run, due: float) -> Iterator[Violation]:
         first = run.calls[0]
         what = f"no host was there at {text(due)}, and {first.host} called for it at {view.when(first.begun)}"
         yield of_run("G1", what, run)
-    elif run.phase != "Cancelled":
+    elif run.phase != "Cancelled" and not _may_wait(view, due):
         yield of_run(
             "G1", f"no host was there at {text(due)}, and the run is {run.phase}, not Cancelled", run
         )
 
 
+def _may_wait(view: View, due: float) -> bool:
+    """Whether nobody has had to cancel it: a host that came later, or an operator after the window."""
+    needed = view.bounds.lease_duration + 10 + view.slack.load
+    ended = view.history.ended
+    hosts = clip(view.there.calm("host"), due, ended)
+    operators = clip(view.there.calm("operator"), due + view.bounds.catch_up_window, ended)
+    return not any(end - begin >= needed for begin, end in (*hosts, *operators))
+
+
 def _cancelled(view: View, run: Run, due: float) -> Iterator[Violation]:
-    """A run is cancelled for a schedule that was disabled or gone, or for want of a host; never otherwise."""
+    """A run is cancelled for a schedule that was disabled or gone, or for want of a host; never otherwise.
+
+    A host that comes anew cancels one of which no other has shown by then that it was there.
+    """
     if run.phase != "Cancelled":
         return
     until = run.finished.ended if run.finished is not None else inf
     disabled = not view.rules.certainly(
         run.deployment, lambda rule: rule.enabled, due - view.slack.confirm, until
     )
-    if not disabled and view.there.certain_host(due):
+    shown = view.there.shown(due)
+    known = shown is not None and (shown <= until or not _all_cut_off(view, due))
+    if known and not disabled:
         yield of_run(
             "G1", f"the run of {text(due)} was cancelled, though a host was there and it stayed enabled", run
         )

@@ -83,13 +83,19 @@ class Attendance:
         clock = self._slack.clock
         return any(life.begun - clock <= due <= self.end(life) + clock for life in self.lives("host"))
 
-    def certain_host(self, due: float) -> bool:
-        """Whether some host was there and has shown it by a later renewal of its Lease.
+    def shown(self, due: float) -> float | None:
+        """By when some host that was there at `due` has surely shown it by a later renewal of its Lease.
 
         One that is killed within a renew period of the due time is not known to have been there at it.
-        While the API server is away nobody can renew, so the proof may come after an outage.
+        While the API server is away, or is out of a host's reach, the host cannot renew: the proof comes
+        after that.
         """
-        return any(self._was_there(life, due) for life in self.lives("host"))
+        shown = (self._shown(life, due) for life in self.lives("host"))
+        return min((when for when in shown if when is not None), default=None)
+
+    def certain_host(self, due: float) -> bool:
+        """Whether some host was surely there, and has shown it."""
+        return self.shown(due) is not None
 
     def visible_host(self, begin: float, end: float) -> bool:
         """Whether one host was there for all of this time."""
@@ -101,23 +107,28 @@ class Attendance:
             self._calm[role] = self._find_calm(role)
         return self._calm[role]
 
-    def _was_there(self, life: Life, due: float) -> bool:
+    def _shown(self, life: Life, due: float) -> float | None:
         proof = self._bounds.renew_period + self._slack.proof
         shown = due + proof
-        for begin, end in self.outages:
+        hindered = ((begin, end + self._slack.recovery) for begin, end in life.hindered)
+        for begin, end in sorted([*self.outages, *hindered]):
             if begin < shown and end > shown - proof:
                 shown = end + proof
-        for begin, end in self.able(life):
+        for begin, end in self._awake(life):
             since = due - self._slack.clock if begin == life.ready else due - proof
             if begin <= since and end >= shown:
-                return True
-        return False
+                return shown
+        return None
 
-    def _able_spans(self, life: Life) -> list[Span]:
+    def _awake(self, life: Life) -> list[Span]:
+        """When it was at work, be it cut off from the API server or not."""
         if life.ready is None:
             return []
         end = min(self.end(life), inf if life.asked_to_end is None else life.asked_to_end)
-        return subtract([(life.ready, end)], self.disturbances(life))
+        return subtract([(life.ready, end)], [*life.frozen, *self._blocked[id(life)]])
+
+    def _able_spans(self, life: Life) -> list[Span]:
+        return subtract(self._awake(life), life.hindered)
 
     def _find_calm(self, role: Role) -> list[Span]:
         lives = self.lives(role)

@@ -85,13 +85,16 @@ def _times(view: View, version: Version) -> set[float]:
 def _may_have_come_late(view: View, due: float, run: Run) -> bool:
     """Whether somebody may have settled it as skipped before its run came all the same.
 
-    One that nobody started; one whose create was held up, or came as the window ended.
+    One that nobody started; one whose create was held up, or came as the window ended; one whose hosts
+    were all cut off at it.
     """
     created = run.created
     if created is None or run.phase == "Cancelled":
         return True
     held_up = view.there.disturbed(view.there.life_at(created.by, created.received), due, created.received)
-    return held_up or created.received > due + view.bounds.catch_up_window - 2 * view.slack.clock
+    at_the_end = created.received > due + view.bounds.catch_up_window - 2 * view.slack.clock
+    cut_off = not view.there.visible_host(due, due + view.slack.settle)
+    return held_up or at_the_end or (cut_off and created.received > due + view.slack.settle)
 
 
 def _must_be_skipped(view: View, deployment: str, due: float) -> bool:
@@ -148,7 +151,8 @@ def _objection(view: View, deployment: str, due: float, reason: str, told_at: fl
     """Why the reason does not fit."""
     clock = view.slack.clock
     if reason == "NoAstraBoxProcess":
-        return "a host was there" if view.there.certain_host(due) else None
+        shown = view.there.shown(due)
+        return "a host was there" if shown is not None and shown + view.slack.late <= told_at else None
     if reason == "OutsideCatchUpWindow":
         age = told_at - due
         too_early = age < view.bounds.catch_up_window - clock

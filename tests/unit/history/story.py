@@ -332,6 +332,13 @@ def a_good_day() -> Story:
     return story
 
 
+def without(run: str) -> Story:
+    """The same, with nothing left of one run."""
+    story = a_good_day()
+    story.forget(run)
+    return story
+
+
 def fails_once(story: Story, run: str) -> None:
     story.claim(run, "a", 180.3)
     story.call(run, A, "start_session", 180.4, 180.5, error="StagedFailureError: start_session fails 1 times")

@@ -6,13 +6,7 @@ from tests.faults.history.check import check
 from tests.faults.history.facts import Bounds, Command, Outage
 from tests.faults.history.slack import Slack
 from tests.unit.history.store import iso
-from tests.unit.history.story import A2, B, Story, a_good_day, expect, found, permitted, t
-
-
-def without(run: str) -> Story:
-    story = a_good_day()
-    story.forget(run)
-    return story
+from tests.unit.history.story import A2, B, Story, a_good_day, expect, found, permitted, t, without
 
 
 def test_a_lost_due_time() -> None:

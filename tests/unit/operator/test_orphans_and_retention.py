@@ -30,7 +30,7 @@ def run(name: str, due: str | None, **marks: str) -> RunInvocation:
 
 
 def orphans_of(operator: Operator) -> Orphans:
-    return Orphans(operator.world.runs, operator.attendance, operator.metrics)
+    return Orphans(operator.world.runs, operator.attendance, operator.metrics, CATCH_UP_WINDOW)
 
 
 async def test_a_run_of_the_tail_is_cancelled_and_nothing_else(world: World) -> None:
@@ -42,7 +42,7 @@ async def test_a_run_of_the_tail_is_cancelled_and_nothing_else(world: World) -> 
     started = run("a-20260601t1202z", "12:02")
     world.runs.put(started.changed(status=started.status.changed(phase=Phase.RUNNING, attempts=1)))
     world.runs.put(run("a-20260601t120300000z-aaaaaaaa", None))
-    assert await orphans_of(operator).settle(at("12:05")) == 1
+    assert await orphans_of(operator).settle(at("12:15")) == 1
     phases = {name: each.status.phase for name, each in world.runs.stored.items()}
     assert phases == {
         "a-20260601t1200z": Phase.QUEUED,
@@ -58,7 +58,7 @@ async def test_while_a_provider_is_live_nothing_is_asked_for(world: World) -> No
     operator = world.operator()
     world.runs.put(run("a-20260601t1201z", "12:01"))
     world.runs.list_unfinished_metadata = None  # type: ignore[method-assign,assignment]
-    assert await orphans_of(operator).settle(at("12:05")) == 0
+    assert await orphans_of(operator).settle(at("12:15")) == 0
     assert operator.attendance.refreshes == 0
 
 
@@ -68,8 +68,18 @@ async def test_a_provider_that_a_fresh_list_shows_stops_it(world: World) -> None
     world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
     world.runs.put(run("a-20260601t1201z", "12:01"))
     world.on_refresh = lambda: world.provider("astrabox-2", at("12:02"))
-    assert await orphans_of(operator).settle(at("12:05")) == 0
+    assert await orphans_of(operator).settle(at("12:15")) == 0
     assert world.runs.stored["a-20260601t1201z"].status.phase == Phase.QUEUED
+
+
+async def test_a_run_that_may_still_be_wanted_is_left_alone(world: World) -> None:
+    """G1: its process may be cut off alone: it comes back in the window, and the run starts late."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    orphans = orphans_of(operator)
+    assert await orphans.settle(at("12:11")) == 0
+    assert await orphans.settle(at("12:11:01")) == 1
 
 
 async def test_a_conflict_is_left_to_the_next_time(world: World) -> None:
@@ -78,8 +88,8 @@ async def test_a_conflict_is_left_to_the_next_time(world: World) -> None:
     world.runs.put(run("a-20260601t1201z", "12:01"))
     world.runs.conflict_once.add("a-20260601t1201z")
     orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:05")) == 0
-    assert await orphans.settle(at("12:06")) == 1
+    assert await orphans.settle(at("12:15")) == 0
+    assert await orphans.settle(at("12:16")) == 1
 
 
 async def test_while_the_leases_were_not_seen_for_long_nothing_is_cancelled(world: World) -> None:
@@ -89,9 +99,9 @@ async def test_while_the_leases_were_not_seen_for_long_nothing_is_cancelled(worl
     world.runs.put(run("a-20260601t1201z", "12:01"))
     operator.attendance.is_steady = False
     orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:05")) == 0
+    assert await orphans.settle(at("12:15")) == 0
     operator.attendance.is_steady = True
-    assert await orphans.settle(at("12:05:15")) == 1
+    assert await orphans.settle(at("12:15:15")) == 1
 
 
 async def test_a_run_that_cannot_be_told_yet_is_looked_at_again(
@@ -103,8 +113,8 @@ async def test_a_run_that_cannot_be_told_yet_is_looked_at_again(
     orphans = orphans_of(operator)
     with monkeypatch.context() as patched:
         patched.setattr("astrabox_scheduler_operator.orphans.settle_orphan", lambda *_: Orphan.WAIT)
-        assert await orphans.settle(at("12:01:05")) == 0
-    assert await orphans.settle(at("12:01:20")) == 1
+        assert await orphans.settle(at("12:11:05")) == 0
+    assert await orphans.settle(at("12:11:20")) == 1
 
 
 async def test_a_run_that_cannot_be_cancelled_holds_up_no_other(
@@ -123,8 +133,8 @@ async def test_a_run_that_cannot_be_cancelled_holds_up_no_other(
 
     world.runs.patch_status = patch  # type: ignore[method-assign,assignment]
     orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:05")) == 1
-    assert await orphans.settle(at("12:06")) == 0
+    assert await orphans.settle(at("12:15")) == 1
+    assert await orphans.settle(at("12:16")) == 0
     assert len([each for each in caplog.messages if "cannot be cancelled" in each]) == 1
 
 
