@@ -117,7 +117,8 @@ class Entry:
         """Owe what was skipped for want of a process, if one has shown since that it was there; True if any.
 
         A process that was cut off alone goes on under the Lease that it had, whose interval then covers
-        the due times of the cut. Those after `horizon` are owed; what has its run is known by its name.
+        the due times of the cut. Those after `horizon`, and after the last one that fired before them, are
+        owed; what has its run all the same is known by its name.
         """
         last = self.unattended
         if last is None or last <= horizon or last == self.looked_back or self.timeline is None:
@@ -125,7 +126,8 @@ class Entry:
         if not providers.proves(last):
             return False
         self.looked_back = last
-        skipped = self.timeline.between(horizon, last)
+        fired_before = self.last_due if self.last_due is not None and self.last_due < last else horizon
+        skipped = self.timeline.between(max(horizon, fired_before), last)
         self.owed = tuple(due for due in skipped if providers.proves(due) and self.disabled_by(due) is None)
         if self.owed and self.gap is not None and self.owed[0] <= self.gap.first:
             self.gap = None  # not told yet, and not so any more

@@ -277,3 +277,18 @@ async def test_looking_back_ends_at_the_window(world: World) -> None:
     world.provider("astrabox-1", at("06:00"))
     await operator.at(at("12:06:40"))
     assert world.due_names("a") == ["12:04", "12:05", "12:06"]
+
+
+async def test_looking_back_leaves_alone_what_fired_before(world: World) -> None:
+    """A run that a hand has deleted is not made again."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    await operator.at(at("12:01:01"))
+    assert world.due_names("a") == ["12:01"]
+    world.runs.stored.clear()
+    world.provider("astrabox-1", at("06:00"), until=at("12:01:40"))
+    await operator.at(at("12:02:21"))
+    world.provider("astrabox-1", at("06:00"))
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:02"]
