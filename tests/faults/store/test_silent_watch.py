@@ -57,7 +57,10 @@ async def test_silence_of_operators_and_a_host(rig: Rig, seconds: float) -> None
 @pytest.mark.slow
 @pytest.mark.waits(120)
 async def test_connection_that_the_network_has_forgotten(rig: Rig) -> None:
-    """WA-01, WA-06: only the open connections are dead: the sweeps see what the watches do not bring."""
+    """WA-01, WA-06: only the open connections are dead: what the watches do not bring is seen all the same.
+
+    By sweeps, or by the list with which a process begins again that has lost its Lease meanwhile.
+    """
     async with Relay(rig.plane.url) as to_operator, Relay(rig.plane.url) as to_host:
         await rig.start_operator("operator-1", env=to_operator.environment)
         await rig.start_host("host-1", env=to_host.environment)
