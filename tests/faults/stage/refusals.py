@@ -65,12 +65,15 @@ async def _accepted_again(admin: Admin, name: str, asked: Sequence[Question]) ->
 
 @asynccontextmanager
 async def _busy(admin: Admin, token: str, question: Question) -> AsyncIterator[None]:
-    """Keep the one place that there is taken. A request older than the FlowSchema is elsewhere."""
+    """Keep the one place that there is taken. A request older than the FlowSchema is elsewhere.
+
+    One refusal does not tell: for a moment any of the others may have had the place.
+    """
     deadline = time.monotonic() + _TAKES_EFFECT_SECONDS
     while True:
         busy = asyncio.create_task(_keep_busy(admin, token))
         try:
-            await _until(admin, _TOO_MANY, question, within=1.0)
+            await _until(admin, _TOO_MANY, question, within=2.0, in_a_row=10)
             break
         except TimeoutError:
             await _cancelled(busy)
@@ -200,16 +203,18 @@ async def _until(
     *,
     wanted: bool = True,
     within: float = _TAKES_EFFECT_SECONDS,
+    in_a_row: int = 1,
 ) -> None:
-    """Ask until the answer has this code, or another one."""
-    deadline = time.monotonic() + within
+    """Ask until the answer has this code, or another one, so many times in a row."""
+    deadline, seen = time.monotonic() + within, 0
     answered: int | str = "nothing"
     while time.monotonic() < deadline:
         try:
             answered = await admin.status(question.method, question.path, question.body, token=question.token)
         except (aiohttp.ClientError, TimeoutError) as error:
             answered = type(error).__name__
-        if isinstance(answered, int) and (answered == code) is wanted:
+        seen = seen + 1 if isinstance(answered, int) and (answered == code) is wanted else 0
+        if seen == in_a_row:
             return
         await asyncio.sleep(0.1)
     raise TimeoutError(f"the API server answers {answered} after {within:g} s")
