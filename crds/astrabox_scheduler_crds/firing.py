@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Protocol
 
 from astrabox_scheduler_crds.presence import Presence
-from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, Skipped
 
 CATCH_UP_WINDOW = timedelta(minutes=10)
 MAX_CATCH_UP_WINDOW = timedelta(hours=1)
@@ -148,6 +148,22 @@ def missed_before(due_times: DueTimes, after: datetime, horizon: datetime) -> Mi
         return None
     many = len(counted) == MAX_COUNTED_SKIPS
     return Missed(len(counted), counted[0], _latest(due_times, counted[-1], horizon) if many else counted[-1])
+
+
+def owed_after_all(
+    due_times: DueTimes, skipped: Skipped | None, providers: Presence, horizon: datetime
+) -> tuple[datetime, ...]:
+    """Due times later than `horizon` that were skipped for want of a process, and one was there after all.
+
+    A process that was cut off alone goes on under the Lease that it had, whose interval then covers the due
+    times of the cut.
+    """
+    if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
+        return ()
+    if skipped.last_due_time <= horizon:
+        return ()
+    after = max(horizon, skipped.unproven_since - timedelta(microseconds=1))
+    return tuple(due for due in due_times.between(after, skipped.last_due_time) if providers.proves(due))
 
 
 def _latest(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:

@@ -72,6 +72,11 @@ class Skipped(KubernetesModel):
     )
     last_due_time: UtcTime | None = Field(default=None, description="The latest of them.")
     reason: str = Field(default="", max_length=64, description="Why the latest was skipped.")
+    unproven_since: UtcTime | None = Field(
+        default=None,
+        description="Those from here on were skipped because nobody was there, as far as anybody could know: "
+        "they fire late if a process shows within the catch-up window that it was.",
+    )
 
 
 class ScheduleStatus(KubernetesModel):

@@ -140,10 +140,17 @@ def replaced(
 
 
 def _settled(status: ScheduleStatus, now: datetime) -> datetime:
-    """Due times are settled in their order: all up to this one are."""
-    reached = (status.last_due_time, status.skipped.last_due_time if status.skipped is not None else None)
+    """Due times are settled in their order: all up to this one are.
+
+    But for those that may yet turn out to have been skipped wrongly (`Skipped.unproven_since`).
+    """
+    skipped = status.skipped
+    reached = (status.last_due_time, skipped.last_due_time if skipped is not None else None)
     told = [each for each in reached if each is not None and each <= now + FUTURE_TOLERANCE]
-    return max(told, default=_LONG_AGO)
+    settled = max(told, default=_LONG_AGO)
+    if skipped is not None and skipped.unproven_since is not None:
+        return min(settled, skipped.unproven_since - _LEAST)
+    return settled
 
 
 def _may_have_due_time(rule: EarlierRule, behind: datetime) -> bool:

@@ -6,7 +6,7 @@ Queued -> Running -> Succeeded | Failed
            Retrying            Queued | Running without a Session -> Cancelled
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -128,9 +128,19 @@ def with_cancellation(status: RunStatus, why: Cancellation, now: datetime) -> Ru
 
 def status_patch(old: KubernetesModel, new: KubernetesModel) -> dict[str, Any]:
     """The merge patch that turns `old` into `new`: changed fields only, null for one that was taken away."""
-    before, after = old.to_dict(), new.to_dict()
-    gone = dict.fromkeys(before.keys() - after.keys())
-    return gone | {key: value for key, value in after.items() if before.get(key) != value}
+    return _merge_patch(old.to_dict(), new.to_dict())
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if inner := _merge_patch(old, value):
+                patch[key] = inner
+        elif old != value:
+            patch[key] = value
+    return patch
 
 
 def _require(status: RunStatus, phases: Container[Phase | str]) -> None:

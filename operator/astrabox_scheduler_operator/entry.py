@@ -1,16 +1,26 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
 
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.cron import CronError
 from astrabox_scheduler_crds.deletion import bears_tombstone
-from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, SkipReason
+from astrabox_scheduler_crds.firing import (
+    FUTURE_TOLERANCE,
+    MAX_COUNTED_SKIPS,
+    Observed,
+    SkipReason,
+    owed_after_all,
+)
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
+
+_TICK: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +45,9 @@ class Gap:
 class Entry:
     """A schedule in the index. Owned by the firing loop's event loop; all datetimes aware UTC.
 
-    Every due time at or before `cursor` is settled: it has its run, was skipped, or was never due.
-    `next_due` is the first one behind it, or the first of those that are owed after all (`look_back`).
+    Every due time at or before `cursor` is settled: it has its run, was skipped, or was never due. Of the
+    skipped ones those in `owed` are to fire all the same, and come first; `looked_back` are those that
+    have been owed. `next_due` is the first of `owed`, or else the first one behind the cursor.
     """
 
     metadata: ObjectMeta
@@ -57,7 +68,7 @@ class Entry:
     failures: int = 0
     gap: Gap | None = field(default=None)
     owed: tuple[datetime, ...] = ()
-    looked_back: datetime | None = None  # the skipped due time at which `look_back` has looked last
+    looked_back: frozenset[datetime] = frozenset()
 
     @property
     def name(self) -> str:
@@ -98,7 +109,7 @@ class Entry:
         horizon = now + FUTURE_TOLERANCE
         if _later(status.last_due_time, self.last_due, horizon):
             self.last_due, self.last_run = status.last_due_time, status.last_run
-        if status.skipped is not None and (self.skipped is None or status.skipped.count > self.skipped.count):
+        if status.skipped is not None and (self.skipped is None or _newer(status.skipped, self.skipped)):
             self.skipped = status.skipped
         skipped_to = self.skipped.last_due_time if self.skipped is not None else None
         reached = [each for each in (self.last_due, skipped_to) if _later(each, self.cursor, horizon)]
@@ -107,32 +118,30 @@ class Entry:
         self.cursor = max(each for each in reached if each is not None)
         return True
 
-    @property
-    def unattended(self) -> datetime | None:
-        """The latest due time that was skipped, if that was for want of a process."""
-        skipped = self.skipped
-        return skipped.last_due_time if skipped and skipped.reason == SkipReason.NO_PROVIDER else None
-
     def look_back(self, providers: Presence, horizon: datetime) -> bool:
-        """Owe what was skipped for want of a process, if one has shown since that it was there; True if any.
+        """Owe what was skipped for want of a process and was attended after all; True if there is any.
 
-        A process that was cut off alone goes on under the Lease that it had, whose interval then covers
-        the due times of the cut. Those after `horizon`, and after the last one that fired before them, are
-        owed; what has its run all the same is known by its name.
+        Each is owed once; those that are disabled meanwhile are not.
         """
-        last = self.unattended
-        if last is None or last <= horizon or last == self.looked_back or self.timeline is None:
+        if self.timeline is None:
             return False
-        if not providers.proves(last):
+        found = owed_after_all(self.timeline, self.skipped, providers, horizon)
+        owed = [due for due in found if due not in self.looked_back and self.disabled_by(due) is None]
+        if not owed:
             return False
-        self.looked_back = last
-        fired_before = self.last_due if self.last_due is not None and self.last_due < last else horizon
-        skipped = self.timeline.between(max(horizon, fired_before), last)
-        self.owed = tuple(due for due in skipped if providers.proves(due) and self.disabled_by(due) is None)
-        if self.owed and self.gap is not None and self.owed[0] <= self.gap.first:
-            self.gap = None  # not told yet, and not so any more
+        self.looked_back |= set(owed)
+        self.owed = tuple(sorted({*self.owed, *owed}))
+        if self.gap is not None and self.gap.reason is SkipReason.NO_PROVIDER:
+            left = self._still_skipped(self.gap.first, self.gap.last)
+            self.gap = replace(self.gap, first=left[0], last=left[-1], count=len(left)) if left else None
         self.plan()
-        return bool(self.owed)
+        return True
+
+    def drop_owed(self) -> None:
+        """Leave what is owed to the schedule's owner, or to another look back."""
+        self.looked_back -= set(self.owed)
+        self.owed = ()
+        self.plan()
 
     def hold_since(self, since: datetime) -> None:
         """The present rule holds since then."""
@@ -156,8 +165,16 @@ class Entry:
 
     def settle_skipped(self, first: datetime, last: datetime, count: int, reason: SkipReason) -> None:
         """The `count` due times from `first` to `last` get no run."""
-        before = self.skipped.count if self.skipped is not None else 0
-        self.skipped = Skipped(count=before + count, last_due_time=last, reason=reason.value)
+        before, counted = self.skipped or Skipped(), 0 if last in self.looked_back else count
+        since = first if reason is SkipReason.NO_PROVIDER else None
+        if before.unproven_since is not None and not _later(self.last_due, before.last_due_time, last):
+            since = before.unproven_since  # nothing has fired since
+        if before.last_due_time is not None and before.last_due_time > last:
+            self.skipped = before.changed(count=before.count + counted)
+        else:
+            self.skipped = Skipped(
+                count=before.count + counted, last_due_time=last, reason=reason.value, unproven_since=since
+            )
         if self.gap is None:
             self.gap = Gap(first, last, count, reason)
         else:
@@ -172,8 +189,32 @@ class Entry:
 
     def _settle(self, due: datetime) -> None:
         self.cursor = max(self.cursor, due)
-        self.owed = tuple(each for each in self.owed if each > due)
+        if self.owed:
+            self.owed = tuple(each for each in self.owed if each > due)
+            if not self.owed:
+                self._conclude()
         self.plan()
+
+    def _conclude(self) -> None:
+        """What was owed is settled: other operators need not look back at it."""
+        skipped = self.skipped
+        if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
+            return
+        left = self._still_skipped(skipped.unproven_since, skipped.last_due_time)
+        self.skipped = skipped.changed(unproven_since=left[0] if left else None)
+
+    def _still_skipped(self, first: datetime, last: datetime) -> list[datetime]:
+        """The due times of [first, last] that have not been owed since; 1000 at most."""
+        assert self.timeline is not None
+        found = islice(self.timeline.between(first - _TICK, last), MAX_COUNTED_SKIPS)
+        return [due for due in found if due not in self.looked_back]
+
+
+def _newer(stored: Skipped, known: Skipped) -> bool:
+    """Whether the status tells of more that was skipped, or that less of it is in doubt."""
+    if stored.count != known.count or known.unproven_since is None:
+        return stored.count > known.count
+    return stored.unproven_since is None or stored.unproven_since > known.unproven_since
 
 
 def _later(instant: datetime | None, than: datetime | None, horizon: datetime) -> bool:

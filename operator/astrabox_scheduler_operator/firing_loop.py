@@ -182,9 +182,10 @@ class FiringLoop:
         """A lost wake-up costs seconds; an outage that is over is told, and what it showed is acted on."""
         self._swept = now
         self._queue.recover()
-        attended = bool(self._attendance.providers().live)
+        plan = _Plan(self._attendance.providers(), self._attendance.operators())
+        attended = bool(plan.providers.live)
         for entry in self._index:
-            self._look_back(entry, now)
+            self._look_back(entry, now, plan)
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
             over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
@@ -192,13 +193,14 @@ class FiringLoop:
                 gap, entry.gap = entry.gap, None
                 self._tell_gap(entry, gap)
 
-    def _look_back(self, entry: Entry, now: datetime) -> None:
+    def _look_back(self, entry: Entry, now: datetime, plan: _Plan) -> None:
         """What was skipped while a process was cut off fires late once that has shown that it was there."""
-        if entry.unattended is None:
+        horizon, skipped = now - self._window, entry.skipped
+        if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
             return
-        if owner(entry.name, self._attendance.operators()) != self._attendance.identity:
+        if skipped.last_due_time <= horizon or owner(entry.name, plan.operators) != self._attendance.identity:
             return
-        if entry.look_back(self._attendance.providers(), now - self._window):
+        if entry.look_back(plan.providers, horizon):
             first, last = entry.owed[0].isoformat(), entry.owed[-1].isoformat()
             fields = {"schedule": entry.name, "due": last, "first": first, "count": len(entry.owed)}
             _LOG.info("a process shows that it was there: skipped due times fire late", extra=fields)
@@ -209,6 +211,7 @@ class FiringLoop:
         while (due := entry.next_due) is not None and due <= now:
             if owner(entry.name, plan.operators) != self._attendance.identity:
                 # Its owner reports through the status; when the owner goes, it becomes ours.
+                entry.drop_owed()
                 self._index.postpone(entry, now + RECHECK_OTHERS)
                 return
             decision = decide(
@@ -276,9 +279,7 @@ class FiringLoop:
             entry = self._index.get(span.name)
             if entry is None or entry.metadata.uid != span.uid:
                 continue
-            # Two operators that have just started both pass it: the one whose status came first has counted.
-            counted_to = entry.skipped.last_due_time if entry.skipped is not None else None
-            missed = missed_before(span.due_times, max(span.after, counted_to or span.after), span.horizon)
+            missed = missed_before(span.due_times, _counted_to(entry, span.after), span.horizon)
             if missed is not None:
                 self._skip(entry, (missed.first, missed.last, missed.count), SkipReason.MISSED, now)
                 counted += missed.count
@@ -331,3 +332,14 @@ class FiringLoop:
     def _got_on(self) -> None:
         self._unanswered.clear()
         self.answered = self._clock.monotonic()
+
+
+def _counted_to(entry: Entry, after: datetime) -> datetime:
+    """How far another operator has counted what was missed after that.
+
+    Two that have just started both pass all of it, until they see each other.
+    """
+    told = entry.stored.skipped
+    if told is None or told.reason != SkipReason.MISSED or told.last_due_time is None:
+        return after
+    return max(after, told.last_due_time)

@@ -137,6 +137,7 @@ class ScheduleIndex:
             entry.cursor = max(entry.cursor, old.cursor)
             entry.last_due, entry.last_run, entry.skipped = old.last_due, old.last_run, old.skipped
             entry.gap = old.gap
+            entry.looked_back = old.looked_back - set(old.owed)
         entry.adopt(schedule.status, now)
         entry.plan()
         if problem is not None and (old is None or old.problem != problem):

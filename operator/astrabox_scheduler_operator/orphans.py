@@ -14,7 +14,7 @@ from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
 
-ORPHAN_SECONDS: Final = 15.0
+ORPHAN_SECONDS: Final = 30.0
 _SHARE: Final = "orphans"
 _LOG = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class OrphanStore(Protocol):
 
 
 class Orphans:
-    """`settle` costs nothing while a provider is live, or while another operator has this share.
+    """One operator has this share.
 
-    Nor is anything believed shortly after the API server was away: providers need a moment to renew.
-    Within the `window` in which a due time may fire late it is left alone: the process that it is meant for
-    may be cut off, and show later that it was there. One that comes anew cancels it earlier.
+    Nothing is believed shortly after the API server was away: providers need a moment to renew. Within the
+    `window` in which a due time may fire late a run is left alone: the process that it is meant for may be
+    cut off, and show later that it was there. Meanwhile no process starts it.
     """
 
     def __init__(
@@ -56,30 +56,32 @@ class Orphans:
 
     async def settle(self, now: datetime) -> int:
         """Cancel what is to be cancelled; how many. Raises ApiError."""
-        if not self._needed():
-            self._kept.clear()
+        if not self._attendance.held() or not self._attendance.steady():
             return 0
-        await self._attendance.refresh()
-        if not self._needed():
+        if not is_ours(_SHARE, self._attendance):
+            self._kept.clear()
             return 0
         cancelled = 0
         found = await self._runs.list_unfinished_metadata()
         self._kept &= {_identity(meta) for meta in found}
-        for meta in found:
-            name = parse_scheduled_run_name(meta.name)
-            if name is not None and now - name[1] > self._window and _identity(meta) not in self._kept:
-                cancelled += await self._one(meta, now)
+        doubtful = [meta for meta in found if self._is_doubtful(meta, now)]
+        if doubtful:
+            await self._attendance.refresh()
+        for meta in doubtful:
+            cancelled += await self._one(meta, now)
         return cancelled
 
-    def _needed(self) -> bool:
-        if not self._attendance.held() or not self._attendance.steady() or self._attendance.providers().live:
+    def _is_doubtful(self, meta: ObjectMeta, now: datetime) -> bool:
+        """Whether it may have to be cancelled, as far as its name tells."""
+        parsed = parse_scheduled_run_name(meta.name)
+        if parsed is None or now - parsed[1] <= self._window or _identity(meta) in self._kept:
             return False
-        return is_ours(_SHARE, self._attendance)
+        return not self._attendance.providers().proves(parsed[1])
 
     async def _one(self, meta: ObjectMeta, now: datetime) -> bool:
         try:
             run = await self._runs.get(meta.name)
-            settled = settle_orphan(run, self._attendance.providers(), now)
+            settled = settle_orphan(run, self._attendance.providers(), now, self._window)
             if settled is not Orphan.CANCEL:
                 if settled is Orphan.ADOPT:
                     self._kept.add(_identity(meta))

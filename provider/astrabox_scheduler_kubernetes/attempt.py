@@ -225,10 +225,8 @@ class Attempt:
 
     async def _begin(self, run: RunInvocation, trial: Trial) -> datetime | None:
         scheduled = run.spec.trigger == "schedule"
-        if scheduled and not run.status.started and (settled := await self._settled(run)) is not Orphan.ADOPT:
-            return (
-                self._now() + timedelta(seconds=self._desk.timing.recheck) if settled is Orphan.WAIT else None
-            )
+        if scheduled and not run.status.started and await self._settled(run) is not Orphan.ADOPT:
+            return self._now() + timedelta(seconds=self._desk.timing.recheck)
         if run.spec.created_by is not None:
             self._confirmed_at = run.spec.created_by.confirmed_at
         if scheduled and not run.status.started and not await self._still_enabled():
@@ -255,10 +253,7 @@ class Attempt:
         acquired, due = self._desk.fence.acquired, run.spec.due_time
         if acquired is None or due is None or due >= acquired:
             return Orphan.ADOPT
-        settled = await self._desk.settle(run, acquired)
-        if settled is Orphan.CANCEL:
-            await self._cancel(Cancellation.NOBODY_THERE)
-        return settled
+        return await self._desk.settle(run, acquired)
 
     async def _call_astrabox(self, trial: Trial) -> datetime | None:
         assert self.run is not None

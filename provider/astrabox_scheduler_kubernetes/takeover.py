@@ -17,12 +17,11 @@ from astrabox_scheduler_client.runs import Runs
 from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
-from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.names import deployment_key, parse_scheduled_run_name
 from astrabox_scheduler_crds.presence import Presence, PresenceObserver
 from astrabox_scheduler_crds.recovery import Orphan, settle_orphan
 from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_crds.server_clock import ServerClock
-from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.telling import Told
 
@@ -87,6 +86,7 @@ class Takeover:
         self._held = held
         self._current = current
         self._told = told
+        self._waiting: set[tuple[str | None, str | None]] = set()
 
     async def sweep(self) -> None:
         """Look at every unfinished run. Raises ApiError."""
@@ -98,6 +98,7 @@ class Takeover:
         await self._providers.poller.refresh()
         providers = self._providers.now(self._clock.monotonic())
         live, heirs = providers.live | {term.assignee}, providers.assignable | {term.assignee}
+        self._waiting &= {(meta.uid, meta.resource_version) for meta in found}
         orphans = []
         for meta in found:
             assignee = meta.labels.get(ASSIGNEE_LABEL)
@@ -105,7 +106,9 @@ class Takeover:
                 continue
             if assignee == term.assignee:
                 self._held.take_name(meta, term)
-            elif assignee not in live and owner(meta.name, heirs) == term.assignee:
+            elif assignee in live or self._waits(meta, providers):
+                continue
+            elif owner(meta.name, heirs) == term.assignee:
                 orphans.append(meta)
         await self._settle_all(orphans, providers, term)
 
@@ -130,11 +133,10 @@ class Takeover:
         if run.status.finished or unknown or assignee in (providers.live | {term.assignee}):
             return
         settled = settle_orphan(run, providers, self._clock.now())
-        if settled is Orphan.CANCEL:
-            await self._cancel(run)
-        elif settled is Orphan.ADOPT:
+        if settled is Orphan.ADOPT:
             await self._adopt(run, term)
-        # else the next sweep sees whether the Lease in question was renewed
+        else:
+            self._waiting.add((run.metadata.uid, run.metadata.resource_version))
 
     async def _adopt(self, run: RunInvocation, term: Term) -> None:
         labels = {ASSIGNEE_LABEL: term.assignee}
@@ -146,8 +148,9 @@ class Takeover:
         _LOG.info("run %s is taken over from %s", run.metadata.name, before)
         self._held.take(run.changed(metadata=metadata), term)
 
-    async def _cancel(self, run: RunInvocation) -> None:
-        cancelled = with_cancellation(run.status, Cancellation.NOBODY_THERE, self._clock.now())
-        patch = status_patch(run.status, cancelled)
-        await self._runs.patch_status(run.metadata.name, patch, run.metadata.resource_version)
-        _LOG.info("run %s is cancelled: no process was there at its due time", run.metadata.name)
+    def _waits(self, meta: ObjectMeta, providers: Presence) -> bool:
+        """Whether it was read and is not to be started before some process shows that it was there."""
+        if (meta.uid, meta.resource_version) not in self._waiting:
+            return False
+        parsed = parse_scheduled_run_name(meta.name)
+        return parsed is not None and not providers.proves(parsed[1])

@@ -72,7 +72,7 @@ DISPATCH: Final = (
     Mutation(
         name="takeover-of-runs",
         taken_out="takeover of runs",
-        edits=((f"{PROVIDER}/takeover.py", "elif assignee not in live and", "elif assignee is None and"),),
+        edits=((f"{PROVIDER}/takeover.py", "elif assignee in live or", "elif assignee is not None or"),),
         tests=(
             f"{_FAULTS}/test_recovery.py::test_killed_host_is_continued_with_the_saved_session",
             f"{_APISERVER}/test_recovery.py::test_killed_process_is_taken_over_with_its_saved_session",
@@ -84,8 +84,8 @@ DISPATCH: Final = (
         edits=(
             (
                 f"{PROVIDER}/takeover.py",
-                " and owner(meta.name, heirs) == term.assignee",
-                "",
+                "elif owner(meta.name, heirs) == term.assignee:",
+                "else:",
             ),
         ),
         tests=(f"{_FAULTS}/test_recovery.py::test_five_hosts_share_two_hundred_orphans",),

@@ -28,7 +28,7 @@ PRESENCE: Final = (
         edits=(
             (
                 f"{CRDS}/recovery.py",
-                "return Orphan.WAIT if due > now or providers.covers(due) else Orphan.CANCEL",
+                "return Orphan.CANCEL if is_over else Orphan.WAIT",
                 "return Orphan.ADOPT",
             ),
         ),
@@ -41,7 +41,10 @@ PRESENCE: Final = (
     Mutation(
         name="doubt-about-the-tail",
         taken_out="keeping what was created in the tail of Leases until the window has passed",
-        edits=((f"{OPERATOR}/orphans.py", "now - name[1] > self._window", "now >= name[1]"),),
+        edits=(
+            (f"{OPERATOR}/orphans.py", "now - parsed[1] <= self._window or ", ""),
+            (f"{OPERATOR}/orphans.py", "now, self._window)", "now, timedelta(0))"),
+        ),
         tests=(
             f"{_CUT}::test_due_time_of_a_long_cut_fires_once_the_hosts_are_back[created-in-the-tail]",
             f"{_OPERATOR}/test_orphans_and_retention.py::test_a_run_that_may_still_be_wanted_is_left_alone",
@@ -50,10 +53,10 @@ PRESENCE: Final = (
     Mutation(
         name="looking-back",
         taken_out="looking back at what was skipped while every process was cut off",
-        edits=((f"{OPERATOR}/firing_loop.py", "            self._look_back(entry, now)\n", ""),),
+        edits=((f"{OPERATOR}/firing_loop.py", "            self._look_back(entry, now, plan)\n", ""),),
         tests=(
             f"{_CUT}::test_due_time_of_a_long_cut_fires_once_the_hosts_are_back[skipped-first]",
-            f"{_OPERATOR}/test_firing_missed.py::test_a_process_that_was_cut_off_and_is_back_gets_what_it_missed",
+            f"{_OPERATOR}/test_looking_back.py::test_what_a_process_was_cut_off_for_fires_once_it_is_back",
         ),
     ),
     Mutation(

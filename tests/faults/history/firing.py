@@ -258,19 +258,14 @@ def _without_host(view: View, run: Run, due: float) -> Iterator[Violation]:
 
 
 def _may_wait(view: View, due: float) -> bool:
-    """Whether nobody has had to cancel it: a host that came later, or an operator after the window."""
-    needed = view.bounds.lease_duration + 10 + view.slack.load
-    ended = view.history.ended
-    hosts = clip(view.there.calm("host"), due, ended)
-    operators = clip(view.there.calm("operator"), due + view.bounds.catch_up_window, ended)
-    return not any(end - begin >= needed for begin, end in (*hosts, *operators))
+    """Whether no operator has had to cancel it: they do so after the window, once in half a minute."""
+    needed = view.slack.doubt + view.slack.settle + view.bounds.lease_duration + 10 + view.slack.load
+    calm = clip(view.there.calm("operator"), due + view.bounds.catch_up_window, view.history.ended)
+    return not any(end - begin >= needed for begin, end in calm)
 
 
 def _cancelled(view: View, run: Run, due: float) -> Iterator[Violation]:
-    """A run is cancelled for a schedule that was disabled or gone, or for want of a host; never otherwise.
-
-    A host that comes anew cancels one of which no other has shown by then that it was there.
-    """
+    """A run is cancelled for a schedule that was disabled or gone, or for want of a host; never otherwise."""
     if run.phase != "Cancelled":
         return
     until = run.finished.ended if run.finished is not None else inf
@@ -278,8 +273,9 @@ def _cancelled(view: View, run: Run, due: float) -> Iterator[Violation]:
         run.deployment, lambda rule: rule.enabled, due - view.slack.confirm, until
     )
     shown = view.there.shown(due)
-    known = shown is not None and (shown <= until or not _all_cut_off(view, due))
-    if known and not disabled:
+    too_old = until > due + view.bounds.catch_up_window - view.slack.clock
+    may_be_unknown = too_old and _all_cut_off(view, due) and (shown is None or shown > until)
+    if shown is not None and not may_be_unknown and not disabled:
         yield of_run(
             "G1", f"the run of {text(due)} was cancelled, though a host was there and it stayed enabled", run
         )

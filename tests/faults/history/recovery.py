@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf
 
 from tests.faults.history.dispatch import CANCELLED, failed
 from tests.faults.history.facts import Call, Life, Span, Violation
@@ -32,14 +33,28 @@ def patience(view: View) -> float:
 
 def _unfinished(view: View, run: Run) -> Iterator[Violation]:
     """Unless no host was there at the end for long enough, or its next attempt is still to come."""
-    if run.final is None or run.phase in FINISHED:
-        return
     end = view.history.ended
+    if run.final is None or run.phase in FINISHED or _in_doubt_until(view, run) >= end:
+        return
     later = seconds(run.status.get("nextAttemptTime"))
     hosts = (view.there.able(life) for life in view.there.lives("host"))
     there = any(covers(spans, end - patience(view), end) for spans in hosts)
     if there and (later is None or later <= end):
         yield of_run("G4", f"it is {run.phase} at the end and goes on no more", run)
+
+
+def _in_doubt_until(view: View, run: Run) -> float:
+    """Until when nobody starts a run of which no host has shown that it was there at its due time.
+
+    Then operators cancel it: it is too old to fire. They look every half a minute, and after an outage only
+    once Leases have been seen for a while.
+    """
+    if run.trigger != "schedule" or run.due is None or run.calls or view.there.certain_host(run.due):
+        return -inf
+    over = run.due + view.bounds.catch_up_window
+    looked = clip(view.there.calm("operator"), over, inf)
+    needed = view.slack.doubt + view.slack.settle + patience(view)
+    return next((begin + needed for begin, end in looked if end - begin >= needed), inf)
 
 
 def _standing_still(view: View, run: Run) -> Iterator[Violation]:
@@ -50,9 +65,10 @@ def _standing_still(view: View, run: Run) -> Iterator[Violation]:
     moments = [write.received for write in run.writes] + [write.completed or 0.0 for write in run.writes]
     moments += [call.begun for call in run.calls] + [view.there.call_end(call) for call in run.calls]
     known = sorted({moment for moment in moments if 0 < moment < end} | {end})
+    doubt = _in_doubt_until(view, run)
     calling = [span for call in run.calls for span in _calling(view, call)]
     for begin, until in pairwise(known):
-        idle = subtract([(max(begin, _paused_until(run, begin)), until)], calling)
+        idle = subtract([(max(begin, _paused_until(run, begin), doubt), until)], calling)
         still = longest(part for span in idle for part in clip(view.there.calm("host"), *span))
         if still > patience(view):
             what = (

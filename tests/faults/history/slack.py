@@ -29,6 +29,8 @@ class Slack:
     """On top of the renew period: until a process has surely shown once more that it is there."""
     settle: float = 20.0
     """How long an operator waits for a process that it cannot see yet."""
+    doubt: float = 30.0
+    """How often an operator looks for runs that are too old to be started by anybody."""
     hand_edit: float = 30.0
     """A rule that a hand has written holds from when an operator has seen it; a missed watch costs that."""
     thaw: float = 2.0

@@ -152,6 +152,8 @@ def _objection(view: View, deployment: str, due: float, reason: str, told_at: fl
     clock = view.slack.clock
     if reason == "NoAstraBoxProcess":
         shown = view.there.shown(due)
+        if told_at < due + view.slack.settle - clock:
+            return f"it was told at an age of {told_at - due:.0f} s, when nobody could know that"
         return "a host was there" if shown is not None and shown + view.slack.late <= told_at else None
     if reason == "OutsideCatchUpWindow":
         age = told_at - due

@@ -25,8 +25,8 @@ from tools.controlplane import ControlPlane
 SETTINGS: Final[Mapping[str, str]] = {
     # Else a run that failed several times waits for minutes, and the end with it.
     **host_settings(RETRY_MAX_DELAY_SECONDS=15),
-    # So that what a whole plan has missed is still to be caught up in the calm at its end.
-    **operator_settings(CATCH_UP_WINDOW_SECONDS=1200),
+    # Longer than any fault of a plan; and what nobody was there for is cancelled before the end.
+    **operator_settings(CATCH_UP_WINDOW_SECONDS=240),
 }
 SETTLE_SECONDS: Final = 300.0
 _AT_REST_SECONDS: Final = 5.0

@@ -17,6 +17,7 @@ from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec, RunStatus
 from astrabox_scheduler_crds.transitions import Cancellation, with_cancellation
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=1)
 
 
 def test_all_processes_choose_the_same_owner_in_any_order() -> None:
@@ -70,7 +71,11 @@ ORPHANS = [
     ("each", "providers", "expected"), [row[1:] for row in ORPHANS], ids=[row[0] for row in ORPHANS]
 )
 def test_settle_orphan(each: RunInvocation, providers: Presence, expected: Orphan) -> None:
-    assert settle_orphan(each, providers, NOW) is expected
+    """A window of nothing: what may wait no longer. Whoever does not know the window cancels nothing."""
+    assert settle_orphan(each, providers, LATER, timedelta(0)) is expected
+    waits = settle_orphan(each, providers, LATER, timedelta(minutes=1)) is Orphan.WAIT
+    assert waits is (expected is not Orphan.ADOPT)
+    assert (settle_orphan(each, providers, LATER) is Orphan.WAIT) is waits
 
 
 def test_what_is_to_be_cancelled_can_be() -> None:
@@ -78,7 +83,7 @@ def test_what_is_to_be_cancelled_can_be() -> None:
     cancelled = 0
     for phase, attempts, releases, session in product([*Phase, "Paused"], range(3), range(3), (None, "s")):
         status = RunStatus(phase=phase, attempts=attempts, releases=releases, session_id=session)
-        if settle_orphan(run(status=status), GONE_BEFORE, NOW) is Orphan.CANCEL:
+        if settle_orphan(run(status=status), GONE_BEFORE, LATER, timedelta(0)) is Orphan.CANCEL:
             done = with_cancellation(status, Cancellation.NOBODY_THERE, NOW)
             assert done.phase == Phase.CANCELLED
             assert done.last_error == Cancellation.NOBODY_THERE.message
@@ -88,7 +93,7 @@ def test_what_is_to_be_cancelled_can_be() -> None:
 
 
 def test_a_run_created_by_hand_before_its_due_time_is_not_called_missed() -> None:
-    assert settle_orphan(run(), GONE_BEFORE, NOW - timedelta(seconds=30)) is Orphan.WAIT
+    assert settle_orphan(run(), GONE_BEFORE, NOW - timedelta(seconds=30), timedelta(0)) is Orphan.WAIT
 
 
 def test_a_lease_stays_while_its_interval_can_matter() -> None:

@@ -1,6 +1,9 @@
 """G1: hosts that were cut off from the API server, all of them at once, were there."""
 
-from tests.unit.history.story import B, Story, expect, permitted, without
+import pytest
+
+from tests.faults.history.facts import Bounds
+from tests.unit.history.story import B, Story, expect, found, permitted, without
 
 
 def cut_off(story: Story, begun: float, ended: float) -> None:
@@ -21,15 +24,40 @@ def test_hosts_that_are_cut_off_have_time_to_show_that_they_were_there() -> None
     permitted(story)
 
 
-def test_a_host_that_comes_anew_cancels_what_those_that_are_cut_off_had() -> None:
+@pytest.mark.parametrize("at", [262, 310])
+def test_what_they_may_still_start_is_not_cancelled(at: float) -> None:
     story = without("every-240")
     cut_off(story, 235, 275)
-    story.save(story.create("every", 240), "b", 262, phase="Cancelled")
+    story.save(story.create("every", 240), "op-1", at, phase="Cancelled")
+    expect(story, "G1", "every-240", "was cancelled")
+
+
+def test_what_has_become_too_old_meanwhile_is() -> None:
+    story = without("every-240")
+    story.bounds = Bounds(catch_up_window=70.0)
+    cut_off(story, 235, 305)
+    story.save(story.create("every", 240), "op-1", 312, phase="Cancelled")
     permitted(story)
 
 
-def test_a_host_that_was_cut_off_and_is_back_has_shown_that_it_was_there() -> None:
+def test_it_may_be_told_as_skipped_first() -> None:
     story = without("every-240")
     cut_off(story, 235, 275)
-    story.save(story.create("every", 240), "b", 310, phase="Cancelled")
-    expect(story, "G1", "every-240", "was cancelled")
+    story.skip("every", 262, 240, "NoAstraBoxProcess")
+    story.dispatch(story.create("every", 240, 305), B, 305.3)
+    permitted(story)
+
+
+def test_but_not_before_that_could_be_known() -> None:
+    story = without("every-240")
+    cut_off(story, 235, 275)
+    story.skip("every", 250, 240, "NoAstraBoxProcess")
+    story.dispatch(story.create("every", 240, 305), B, 305.3)
+    expect(story, "G1", "every", "when nobody could know that")
+
+
+def test_nor_of_hosts_that_were_there_all_the_time() -> None:
+    story = without("every-240")
+    story.skip("every", 262, 240, "NoAstraBoxProcess")
+    story.dispatch(story.create("every", 240, 305), B, 305.3)
+    assert any("it has a run, or never was due" in each.what for each in found(story))

@@ -238,8 +238,11 @@ def test_without_a_host_a_run_must_not_start() -> None:
 
 
 def test_without_a_host_a_run_must_not_stay() -> None:
+    """Nor wait for more than the window."""
     story = no_host()
     story.create("half", 600)
+    permitted(story)
+    story.bounds = Bounds(catch_up_window=190.0)
     seen = found(story)
     assert {each.run_id for each in seen} == {"half-600"}
     assert "not Cancelled" in seen[0].what

@@ -1,12 +1,11 @@
 """What was missed: late within the window, or skipped with a trace."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from astrabox_scheduler_crds.names import deployment_key
-from tests.unit.operator.world import START, Operator, World, at
+from tests.unit.operator.world import START, World, at
 
 
 async def test_after_hours_without_operators_nothing_of_them_is_made_up_for(world: World) -> None:
@@ -73,6 +72,25 @@ async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
     await second.firing.drain(START)
     counts = {entry.name: entry.skipped.count for entry in second.index if entry.skipped is not None}
     assert counts == {deployment_key("a"): 50, deployment_key("b"): 50}
+
+
+async def test_what_was_missed_is_counted_beside_a_later_skip(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FI-01: operators and AstraBox were away: counting takes a while, other skips come first."""
+    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
+    operator = world.operator()
+    for name in ("a", "b", "c"):
+        world.schedules.put(name, created=START - timedelta(hours=1))
+    operator.see()
+    world.leases.clear()
+    world.live.clear()
+    result = await operator.firing.drain(START)
+    assert result.skipped == 3 * (50 + 10)
+    for entry in operator.index:
+        assert entry.skipped is not None
+        assert (entry.skipped.count, entry.skipped.last_due_time) == (60, at("12:00"))
+        assert entry.skipped.reason == "NoAstraBoxProcess"
 
 
 async def test_without_any_astrabox_process_due_times_are_skipped(world: World) -> None:
@@ -200,95 +218,3 @@ async def test_five_days_of_pause_are_not_made_up_for(world: World) -> None:
     await operator.at(at("12:01:00"))
     assert world.due_names("a") == ["12:01"]
     assert operator.sample("skipped_total", reason="OutsideCatchUpWindow") == 0
-
-
-async def _after_a_cut(world: World, **spec: Any) -> Operator:
-    """The one provider renewed its Lease for the last time before 12:01, and does so again at 12:02:40."""
-    operator = world.operator()
-    world.schedules.put("a")
-    operator.see()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:40"))
-    for now in ("12:01:21", "12:02:21"):
-        await operator.at(at(now))
-    assert world.due_names("a") == []
-    assert operator.sample("skipped_total", reason="NoAstraBoxProcess") == 2
-    world.schedules.put("a", **spec)
-    operator.see()
-    world.provider("astrabox-1", at("06:00"))
-    return operator
-
-
-async def test_a_process_that_was_cut_off_and_is_back_gets_what_it_missed(world: World) -> None:
-    """G1: skipped and told when nobody could know better; late when its Lease covers the due times."""
-    operator = await _after_a_cut(world)
-    await operator.at(at("12:02:40"))
-    assert world.due_names("a") == ["12:01", "12:02"]
-    await operator.at(at("12:03:01"))
-    assert world.due_names("a") == ["12:01", "12:02", "12:03"]
-    created = dict(world.runs.stored)
-    await operator.at(at("12:03:30"))
-    assert world.runs.stored == created
-    assert operator.events.written == [], "nothing was missed in the end"
-
-
-async def test_another_operator_looks_back_as_well(world: World) -> None:
-    """G1: which due times were skipped stands in the status; what has its run is known by its name."""
-    before = await _after_a_cut(world)
-    await before.write_status()
-    world.operators.clear()
-    after = world.operator("op-2")
-    after.see()
-    await after.at(at("12:02:40"))
-    assert world.due_names("a") == ["12:01", "12:02"]
-    third = world.operator("op-3")
-    world.operators = {"op-3"}
-    third.see()
-    result = await third.at(at("12:02:50"))
-    assert (result.failed, world.due_names("a")) == (0, ["12:01", "12:02"])
-
-
-async def test_two_operators_look_back_each_for_its_share(world: World) -> None:
-    first = await _after_a_cut(world)
-    await first.write_status()
-    second = world.operator("op-2")
-    second.see()
-    results = [await each.at(at("12:02:40")) for each in (first, second)]
-    assert sorted(each.fired for each in results) == [0, 2]
-    assert [each.next_wake for each in results] != [at("12:01")] * 2
-
-
-@pytest.mark.parametrize("spec", [{"enabled": False}, {"cron": "30 13 * * *"}])
-async def test_an_edit_that_came_first_wins_over_looking_back(world: World, spec: dict[str, Any]) -> None:
-    """G1, G5: a disable, and a rule that keeps nothing of the one before, leave nothing to make up for."""
-    operator = await _after_a_cut(world, **spec)
-    await operator.at(at("12:02:40"))
-    await operator.at(at("12:03:30"))
-    assert world.due_names("a") == []
-
-
-async def test_looking_back_ends_at_the_window(world: World) -> None:
-    """A process that is cut off for longer than the window gets what lies in it."""
-    operator = world.operator(window=timedelta(minutes=3))
-    world.schedules.put("a")
-    operator.see()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:40"))
-    await operator.minutes("12:01", "12:06")
-    await operator.at(at("12:06:30"))
-    world.provider("astrabox-1", at("06:00"))
-    await operator.at(at("12:06:40"))
-    assert world.due_names("a") == ["12:04", "12:05", "12:06"]
-
-
-async def test_looking_back_leaves_alone_what_fired_before(world: World) -> None:
-    """A run that a hand has deleted is not made again."""
-    operator = world.operator()
-    world.schedules.put("a")
-    operator.see()
-    await operator.at(at("12:01:01"))
-    assert world.due_names("a") == ["12:01"]
-    world.runs.stored.clear()
-    world.provider("astrabox-1", at("06:00"), until=at("12:01:40"))
-    await operator.at(at("12:02:21"))
-    world.provider("astrabox-1", at("06:00"))
-    await operator.at(at("12:02:40"))
-    assert world.due_names("a") == ["12:02"]

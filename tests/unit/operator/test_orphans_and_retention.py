@@ -54,12 +54,22 @@ async def test_a_run_of_the_tail_is_cancelled_and_nothing_else(world: World) -> 
     assert failed["Failed"][1] == "NoAstraBoxProcess"
 
 
-async def test_while_a_provider_is_live_nothing_is_asked_for(world: World) -> None:
+async def test_what_somebody_was_there_for_costs_no_read(world: World) -> None:
     operator = world.operator()
     world.runs.put(run("a-20260601t1201z", "12:01"))
-    world.runs.list_unfinished_metadata = None  # type: ignore[method-assign,assignment]
+    world.runs.get = None  # type: ignore[method-assign,assignment]
+    world.now = at("12:15")
     assert await orphans_of(operator).settle(at("12:15")) == 0
     assert operator.attendance.refreshes == 0
+
+
+async def test_processes_that_came_later_keep_nothing(world: World) -> None:
+    """G1: nobody was there at its due time, whoever is there now."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.provider("astrabox-2", at("12:02"))
+    world.runs.put(run("a-20260601t1201z", "12:01", **{labels.ASSIGNEE_LABEL: "astrabox-2"}))
+    assert await orphans_of(operator).settle(at("12:15")) == 1
 
 
 async def test_a_provider_that_a_fresh_list_shows_stops_it(world: World) -> None:
@@ -67,7 +77,8 @@ async def test_a_provider_that_a_fresh_list_shows_stops_it(world: World) -> None
     operator = world.operator()
     world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
     world.runs.put(run("a-20260601t1201z", "12:01"))
-    world.on_refresh = lambda: world.provider("astrabox-2", at("12:02"))
+    world.on_refresh = lambda: world.provider("astrabox-1", at("06:00"))
+    world.now = at("12:15")
     assert await orphans_of(operator).settle(at("12:15")) == 0
     assert world.runs.stored["a-20260601t1201z"].status.phase == Phase.QUEUED
 

@@ -40,6 +40,15 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-06-01T{text}+00:00")
 
 
+def merged_with(stored: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """As the API server merges (RFC 7396)."""
+    result = dict(stored)
+    for key, value in patch.items():
+        inner = isinstance(value, Mapping)
+        result[key] = merged_with(stored.get(key) or {}, value) if inner else value
+    return {key: value for key, value in result.items() if value is not None}
+
+
 class Schedules:
     def __init__(self) -> None:
         self.stored: dict[str, DeploymentSchedule] = {}
@@ -120,7 +129,7 @@ class Schedules:
         if resource_version not in (None, item.metadata.resource_version):
             raise Conflict("changed", status=409, reason="Conflict")
         self.patches.append((name, dict(status)))
-        merged = {k: v for k, v in (item.status.to_dict() | dict(status)).items() if v is not None}
+        merged = merged_with(item.status.to_dict(), status)
         return self._store(item.changed(status=ScheduleStatus.model_validate(merged))).metadata
 
     def _raise(self) -> None:
@@ -172,7 +181,7 @@ class Runs:
         if name in self.conflict_once or resource_version != run.metadata.resource_version:
             self.conflict_once.discard(name)
             raise Conflict("changed", status=409, reason="Conflict")
-        merged = {k: v for k, v in (run.status.to_dict() | dict(status)).items() if v is not None}
+        merged = merged_with(run.status.to_dict(), status)
         return self.put(run.changed(status=type(run.status).model_validate(merged))).metadata
 
     async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:

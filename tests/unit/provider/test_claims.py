@@ -14,7 +14,7 @@ from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_crds.recovery import Orphan
 from astrabox_scheduler_crds.run import Phase, RunStatus
-from astrabox_scheduler_crds.transitions import Cancellation, with_attempt, with_release
+from astrabox_scheduler_crds.transitions import with_attempt, with_release
 from astrabox_scheduler_kubernetes.takeover import Providers
 from tests.unit.provider.memory_runs import CLAIM, NOW, WHOLE, World
 
@@ -153,16 +153,6 @@ async def test_run_due_before_our_time_waits_until_it_is_settled() -> None:
     assert world.log == WHOLE
 
 
-async def test_run_due_before_our_time_that_nobody_was_there_for_is_cancelled() -> None:
-    world = World()
-    world.acquired = NOW
-    world.settled = [Orphan.CANCEL]
-    assert await world.attempt(world.run(scheduled=True)).carry_out() is None
-    assert world.log == ["save conditions,finishedAt,lastError,phase"]
-    assert world.status.conditions[0].reason == Cancellation.NOBODY_THERE.reason
-    assert world.status.phase == Phase.CANCELLED
-
-
 @pytest.mark.parametrize("why", ["due since", "started", "manual"])
 async def test_other_runs_ask_nobody(why: str) -> None:
     """`settled` has no answers: a question would fail."""
@@ -191,7 +181,7 @@ def lease(renewed: timedelta, version: str) -> Lease:
 
 
 async def test_settling_lists_leases_only_without_proof() -> None:
-    """Renewed since: proof. Not yet: wait, and look again. Run out: cancelled."""
+    """Renewed since: proof. Not yet: wait, and look again, however long ago the Lease has run out."""
     world = World()
     run = world.run(scheduled=True)
     due = run.spec.due_time
@@ -216,4 +206,4 @@ async def test_settling_lists_leases_only_without_proof() -> None:
     leases.states = [[lease(before, "1")], [lease(before, "1")]]
     await poller.refresh()
     seconds = 120.0
-    assert await settle() is Orphan.CANCEL
+    assert await settle() is Orphan.WAIT

@@ -39,11 +39,9 @@ def takeover(runs: MemoryRuns, taken: Taken) -> Takeover:
     return Takeover(runs, None, Clock(), taken, current=lambda: TERM, told=Told())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("scheduled", [False, True])
-async def test_orphan_that_another_took_meanwhile_is_left_to_it(scheduled: bool) -> None:
-    """Whether it is to be adopted or to be cancelled."""
+async def test_orphan_that_another_took_meanwhile_is_left_to_it() -> None:
     world, taken = World(), Taken()
-    world.run(scheduled=scheduled)
+    world.run()
     world.runs.label("r", **{ASSIGNEE_LABEL: "lost"})
     get = world.runs.get
 
@@ -53,13 +51,6 @@ async def test_orphan_that_another_took_meanwhile_is_left_to_it(scheduled: bool)
         return run
 
     world.runs.get = get_late  # type: ignore[method-assign]
-    patch = world.runs.patch_status
-
-    async def patch_now(*arguments: Any) -> Any:
-        world.runs.get = get  # type: ignore[method-assign]
-        return await patch(*arguments)
-
-    world.runs.patch_status = patch_now  # type: ignore[method-assign, assignment]
     with pytest.raises(Conflict):
         await takeover(world.runs, taken)._settle("r", NOBODY, TERM)
     assert taken.runs == []

@@ -1,0 +1,244 @@
+"""Due times that were skipped while every AstraBox process was cut off, and what becomes of them."""
+
+from datetime import timedelta
+from typing import Any
+
+from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.run import Phase
+from astrabox_scheduler_crds.timeline import next_change, replaced
+from astrabox_scheduler_operator.entry import Entry
+from astrabox_scheduler_operator.schedule_status import status_of
+from tests.unit.operator.test_orphans_and_retention import run
+from tests.unit.operator.world import Operator, World, at, finished
+
+
+def entry_of(operator: Operator) -> Entry:
+    """The entry of the one schedule."""
+    found = operator.index.get("a")
+    assert found is not None
+    return found
+
+
+def cut(world: World, name: str = "astrabox-1", until: str = "12:00:40") -> None:
+    """It cannot renew its Lease any more."""
+    world.provider(name, at("06:00"), until=at(until))
+
+
+def back(world: World, name: str = "astrabox-1") -> None:
+    """It renews the Lease that it had."""
+    world.provider(name, at("06:00"))
+
+
+async def after_a_cut(world: World, **schedule: Any) -> Operator:
+    """12:01 and 12:02 are skipped, since nobody was there as far as anybody could know."""
+    operator = world.operator()
+    world.schedules.put("a", **schedule)
+    operator.see()
+    cut(world)
+    for now in ("12:01:21", "12:02:21", "12:02:30"):
+        await operator.at(at(now))
+    assert world.due_names("a") == []
+    assert operator.sample("skipped_total", reason="NoAstraBoxProcess") == 2
+    return operator
+
+
+async def test_what_a_process_was_cut_off_for_fires_once_it_is_back(world: World) -> None:
+    """G1: told as skipped when nobody could know better; late, and once, when a Lease covers it."""
+    operator = await after_a_cut(world)
+    back(world)
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+    await operator.at(at("12:03:01"))
+    creates = len(world.runs.creates)
+    for now in ("12:03:30", "12:03:40"):
+        await operator.at(at(now))
+    assert len(world.runs.creates) == creates == 3
+    await operator.reporter.flush()
+    assert operator.events.written == [], "nothing was missed in the end"
+
+
+async def test_who_takes_the_share_over_looks_back_as_well(world: World) -> None:
+    """G1: what is in doubt stands in the status, until it is settled."""
+    before = await after_a_cut(world)
+    await before.write_status()
+    world.operators.clear()
+    heir = world.operator("op-2")
+    heir.see()
+    back(world)
+    await heir.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+    await heir.write_status()
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time, skipped.unproven_since) == (2, at("12:02"), None)
+    world.operators = {"op-3"}
+    third = world.operator("op-3")
+    third.see()
+    await third.at(at("12:02:50"))
+    assert len(world.runs.creates) == 2
+
+
+async def test_only_the_owner_looks_back(world: World) -> None:
+    first = await after_a_cut(world)
+    await first.write_status()
+    second = world.operator("op-2")
+    second.see()
+    back(world)
+    for each in (first, second):
+        await each.firing.step(at("12:02:40"))
+    assert sorted(len(entry_of(each).looked_back) for each in (first, second)) == [0, 2]
+
+
+async def test_what_is_owed_is_left_to_a_new_owner(world: World) -> None:
+    """An operator that has lost the share keeps nothing back; it looks back anew if it becomes its owner."""
+    operator = await after_a_cut(world)
+    back(world)
+    entry = entry_of(operator)
+    assert entry.look_back(world.presence(), at("11:52"))
+    assert entry.next_due == at("12:01")
+    entry.drop_owed()
+    assert (entry.owed, entry.next_due) == ((), at("12:03"))
+    assert entry.look_back(world.presence(), at("11:52"))
+
+
+async def test_what_fired_is_not_owed(world: World) -> None:
+    """G2: its run may be gone: deleted by a hand, or by retention under another window."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    await operator.at(at("12:01:01"))
+    assert world.due_names("a") == ["12:01"]
+    world.runs.stored.clear()
+    cut(world, until="12:01:40")
+    await operator.at(at("12:02:21"))
+    back(world)
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:02"]
+    assert len(world.runs.creates) == 2
+
+
+async def test_a_new_stretch_forgets_the_one_before_if_something_fired_between(world: World) -> None:
+    operator = await after_a_cut(world)
+    world.provider("astrabox-2", at("12:02:40"))
+    await operator.at(at("12:03:01"))
+    world.provider("astrabox-2", at("12:02:40"), until=at("12:03:20"))
+    await operator.at(at("12:04:21"))
+    skipped = entry_of(operator).skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.unproven_since) == (3, at("12:04"))
+
+
+async def test_a_proof_that_comes_later_counts_as_well(world: World) -> None:
+    """G1: two processes were cut off one after the other; each shows where it was when it is back."""
+    operator = await after_a_cut(world)
+    world.provider("astrabox-2", at("12:02:35"), until=at("12:02:40"))
+    await operator.at(at("12:03:21"))
+    world.provider("astrabox-2", at("12:02:35"))
+    await operator.at(at("12:03:30"))
+    assert world.due_names("a") == ["12:03"]
+    back(world)
+    await operator.at(at("12:03:40"))
+    assert world.due_names("a") == ["12:01", "12:02", "12:03"]
+    assert len(world.runs.creates) == 3
+
+
+async def test_only_what_is_proved_is_owed(world: World) -> None:
+    """Back under its Lease, and gone again: it was there until its last renewal."""
+    operator = await after_a_cut(world)
+    cut(world, until="12:01:30")
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01"]
+    skipped = entry_of(operator).skipped
+    assert skipped is not None
+    assert skipped.unproven_since == at("12:02")
+
+
+async def test_a_process_that_came_later_proves_nothing(world: World) -> None:
+    operator = await after_a_cut(world)
+    world.provider("astrabox-2", at("12:02:35"))
+    await operator.at(at("12:02:50"))
+    assert world.due_names("a") == []
+
+
+async def test_what_was_too_old_is_not_looked_back_at(world: World) -> None:
+    """A cut longer than the window gets what lies in it; the Event tells of the rest alone."""
+    operator = world.operator(window=timedelta(minutes=3))
+    world.schedules.put("a")
+    operator.see()
+    cut(world)
+    await operator.minutes("12:01", "12:06")
+    await operator.at(at("12:06:30"))
+    back(world)
+    await operator.at(at("12:06:40"))
+    assert world.due_names("a") == ["12:04", "12:05", "12:06"]
+    await operator.at(at("12:06:50"))
+    await operator.reporter.flush()
+    (event,) = operator.events.written
+    assert "3 due times" in event[2]
+    assert "12:03" in event[2]
+
+
+async def test_a_disable_that_came_first_wins(world: World) -> None:
+    """G5: nothing of a disabled schedule starts."""
+    operator = await after_a_cut(world)
+    _change(world, operator, enabled=False)
+    back(world)
+    await operator.at(at("12:02:40"))
+    await operator.at(at("12:03:30"))
+    assert world.due_names("a") == []
+
+
+async def test_enabled_again_owes_nothing_of_before(world: World) -> None:
+    """G1: no backfill of a pause, nor of what was before it."""
+    operator = await after_a_cut(world)
+    _change(world, operator, enabled=False)
+    _change(world, operator, enabled=True)
+    back(world)
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == []
+
+
+async def test_an_edit_that_came_first_drops_nothing(world: World) -> None:
+    """G1, FI-03: the rule that it ends is kept for what is still in doubt."""
+    operator = await after_a_cut(world)
+    _change(world, operator, cron="30 13 * * *")
+    back(world)
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+    await operator.at(at("12:03:30"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+
+
+async def test_an_edit_while_it_is_owed_drops_nothing(world: World) -> None:
+    operator = await after_a_cut(world)
+    back(world)
+    assert entry_of(operator).look_back(world.presence(), at("11:52"))
+    world.schedules.put("a", payload='{"p":"other"}')
+    operator.see()
+    assert entry_of(operator).owed == ()
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+
+
+async def test_one_whose_name_is_taken_is_counted_once(world: World) -> None:
+    operator = await after_a_cut(world)
+    first = world.runs.put(finished(run("a-20260601t1201z", None), Phase.SUCCEEDED))
+    back(world)
+    await operator.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:02"]
+    assert world.runs.stored["a-20260601t1201z"] == first
+    skipped = entry_of(operator).skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (2, at("12:02"))
+    assert skipped.reason == SkipReason.NO_PROVIDER
+
+
+def _change(world: World, operator: Operator, **spec: Any) -> None:
+    """As the provider writes it: with the rules that it ends."""
+    stored = world.schedules.stored["a"].changed(status=status_of(entry_of(operator), world.now))
+    now = world.now
+    since = next_change(stored, now)
+    enabled = spec.get("enabled", stored.spec.enabled)
+    earlier = replaced(stored, since, now, enabled=enabled)
+    world.schedules.put("a", active_since=since, earlier_rules=earlier, **spec)
+    operator.see()
