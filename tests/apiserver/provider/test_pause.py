@@ -48,8 +48,11 @@ async def test_claim_that_could_not_be_confirmed_is_not_started_by_the_next(
     assert (first.started, heir.started) == ([], [])
 
 
-async def test_due_run_in_the_tail_of_a_killed_process_is_not_started(place: Place) -> None:
-    """G1: assigned to us, due before we were there, when a process that was killed only looked alive."""
+async def test_due_run_in_the_tail_of_a_killed_process_waits_for_a_proof(place: Place) -> None:
+    """G1: assigned to us, due before we were there, when a process that was killed only looked alive.
+
+    If it was not killed but cut off, its Lease says so later.
+    """
     handler = Instant()
     killed = place.provider(replace(QUICK, lease_duration=3.0))
     await killed.start(Instant())
@@ -62,9 +65,13 @@ async def test_due_run_in_the_tail_of_a_killed_process_is_not_started(place: Pla
     place.clock.advance_to(due + timedelta(seconds=1))
     async with place.running(handler) as provider:
         name = await place.create_run(due=due, confirmed=place.clock.now(), assignee=lease_of(provider))
-        done = await place.until_phase(name, "Cancelled")
-    assert handler.started == []
-    assert done.status.attempts == 0
+        other = await provider.enqueue("d", {}, trigger="manual")
+        await place.until_phase(other.run_id, "Succeeded")
+        assert handler.started == [other.run_id]
+        found = await place.api.leases.get(lease)
+        await place.api.leases.replace(found.changed(spec=found.spec.changed(renew_time=due)))
+        await place.until_phase(name, "Succeeded")
+    assert handler.started == [other.run_id, name]
 
 
 async def test_scheduled_run_of_a_disabled_schedule_is_not_started(place: Place) -> None:

@@ -100,19 +100,26 @@ async def test_clock_far_ahead_takes_nothing_from_the_living(place: Place) -> No
     assert slow.started == [run.run_id]
 
 
-async def test_due_runs_nobody_was_there_for_are_cancelled(place: Place) -> None:
-    """RT-07: due after every process had gone: it is ended as missed, not started hours late."""
+async def test_due_runs_nobody_was_there_for_are_not_started(place: Place) -> None:
+    """RT-07: due after every process had gone, and taken over by none before one shows that it was there."""
     handler = Instant()
     async with place.running(Instant()) as provider:
         await provider.apply(rule())
     now = place.clock.now()
-    name = await place.create_run(due=minute(now) - timedelta(minutes=2), confirmed=now)
-    async with place.running(handler):
-        done = await place.until_phase(name, "Cancelled")
-    assert handler.started == []
-    assert (
-        done.status.last_error == "No AstraBox process was running at this due time, so it counts as missed."
-    )
+    due = minute(now) - timedelta(minutes=2)
+    name = await place.create_run(due=due, confirmed=now)
+    async with place.running(handler) as provider:
+        calls = place.recorded(provider)
+        other = await provider.enqueue("d", {}, trigger="manual")
+        await place.until_phase(other.run_id, "Succeeded")
+        await until(lambda: true(calls.count("GET runinvocations") > 1))
+        calls.clear()
+        await until(lambda: true(calls.count("GET runinvocations") > 1))
+        assert not [call for call in calls if name in call], "read once, not by every sweep"
+        assert handler.started == [other.run_id]
+        await place.attended(due)
+        await place.until_phase(name, "Succeeded")
+    assert handler.started == [other.run_id, name]
 
 
 async def test_killed_process_is_taken_over_without_a_saved_session(place: Place) -> None:
