@@ -170,6 +170,8 @@ class Driver:
         role: Role = "host" if step.kind in ("roll-hosts", "hosts-away") else "operator"
         if step.kind in ("roll-hosts", "roll-operators"):
             await crew.roll(role)
+        elif step.action == "cut":
+            await self._cut_hosts_off(step.seconds)
         elif step.kind in ("hosts-away", "operators-away"):
             await crew.away(role, step.action, step.seconds)
         elif step.kind in ("answer-429", "answer-500"):
@@ -180,6 +182,16 @@ class Driver:
             async with self._outage:
                 await self._restart(step)
         return True
+
+    async def _cut_hosts_off(self, seconds: float) -> None:
+        """All hosts that are up lose the API server at once, and nobody else does."""
+        async with contextlib.AsyncExitStack() as stack:
+            for name in self._crew.names("host"):
+                if await stack.enter_async_context(self._crew.hit(name)):
+                    proxy = self._rig.proxy(name)
+                    stack.push_async_callback(proxy.mend)
+                    await proxy.cut()
+            await asyncio.sleep(seconds)
 
     async def _restart(self, step: Step) -> None:
         rig = self._rig

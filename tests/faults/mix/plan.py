@@ -188,13 +188,18 @@ class _Faults:
             self._away(kind, at)
 
     def _away(self, kind: Wide, at: float) -> None:
-        """Away over a whole minute; what had another fault before is taken along."""
+        """Away over a whole minute; what had another fault before is taken along.
+
+        Hosts that are only cut off may be so for longer than anybody waits for them.
+        """
+        action = self._rng.choice(
+            ("kill", "terminate", "cut") if kind == "hosts-away" else ("kill", "terminate")
+        )
         minute = (at // 60 + 1) * 60
         begin = minute - self._rng.uniform(1, 25)
-        end = minute + self._rng.uniform(1, 15)
+        end = minute + self._rng.uniform(1, 45 if action == "cut" else 15)
         if begin < 0 or end > self._end:
             return
-        action = self._rng.choice(("kill", "terminate"))
         self._steps.append(Step(round(begin, 3), kind, seconds=round(end - begin, 3), action=action))
         for name in self._hosts if kind == "hosts-away" else self._operators:
             self._busy[name] = max(self._busy[name], end + self._density.to_ready)

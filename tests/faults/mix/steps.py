@@ -56,4 +56,4 @@ class Step:
     point: str = ""
     """arm: the crash point."""
     action: str = ""
-    """arm: what happens there; `hosts-away` and `operators-away`: kill or terminate."""
+    """arm: what happens there; `hosts-away` and `operators-away`: kill or terminate; of hosts also cut."""

@@ -70,7 +70,13 @@ def test_all_away_is_over_a_whole_minute(seed: int) -> None:
     for step in a_plan(seed, 900):
         if step.kind in ("hosts-away", "operators-away"):
             assert step.at // 60 < (step.at + step.seconds) // 60
-            assert step.action in ("kill", "terminate")
+            assert step.action in ("kill", "terminate") or (step.action, step.kind) == ("cut", "hosts-away")
+
+
+def test_hosts_are_also_cut_off_all_at_once() -> None:
+    steps = [step for seed in SEEDS for step in a_plan(seed, 900) if step.action == "cut"]
+    assert any(step.seconds > 45 for step in steps), "longer than anybody waits for them"
+    assert any(step.seconds < 30 for step in steps)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
