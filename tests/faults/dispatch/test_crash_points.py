@@ -4,7 +4,8 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from tests.faults.dispatch.crash_table import HOLDING, PLACES, Place, uncovered
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History
 from tests.faults.scenes.calls import calls_of, until_begun
+from tests.faults.scenes.minutes import minute_after, until_time
 from tests.faults.scenes.objects import status
 from tests.faults.scenes.processes import alive, host_lease, host_settings
 from tests.faults.scenes.runs import behaving, create_run, enqueue, runs_of_deployment
@@ -54,16 +56,18 @@ async def test_host_ended_at_every_point(rig: Rig, places: tuple[Place, ...], ac
     """
     actions = _drawn(rig.seed) if action == "seeded" else dict.fromkeys(places, action)
     await rig.start_host(HEIR)
+    attended = minute_after(rig, 0)
     gate = asyncio.Semaphore(5)  # side by side; more would keep each other from starting in time
     await asyncio.gather(*(_start(rig, place, actions[place], gate) for place in places))
     erased = {place: _rule(place, 0) for place in places if place.how == "erase"}
     await rig.host(HEIR).reconcile(erased.values())
     await asyncio.gather(*(_prepare(rig, place) for place in places))
-    leases = await live_leases(rig)
+    scene = Scene(await live_leases(rig), erased, attended)
     for place in erased:  # their reconcile would touch the schedules of the others
-        await _bring(rig, place, actions[place], leases, erased)
+        await _bring(rig, place, actions[place], scene)
     others = [place for place in places if place.how not in ("start", "erase")]
-    await asyncio.gather(*(_bring(rig, place, actions[place], leases, erased) for place in others))
+    await until_time(rig, attended)
+    await asyncio.gather(*(_bring(rig, place, actions[place], scene) for place in others))
     await rig.until(lambda: not (alive(rig) - {HEIR}), 60, "all victims have ended")
     await rig.start_host("fresh")  # what it reconciles at its start is what AstraBox has on record
     history = await rig.collect()
@@ -105,10 +109,20 @@ async def live_leases(rig: Rig) -> set[str]:
     return {each["metadata"]["name"] for each in found["items"] if each["spec"].get("holderIdentity")}
 
 
-async def _bring(
-    rig: Rig, place: Place, action: str, leases: set[str], erased: Mapping[Place, Schedule]
-) -> None:
-    """Bring the host to its point. `erased`: schedules that AstraBox does not know any more."""
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What there is when the hosts are brought to their points."""
+
+    leases: set[str]
+    """Of the hosts."""
+    erased: Mapping[Place, Schedule]
+    """Schedules that AstraBox does not know any more."""
+    attended: float
+    """A due time at which a host was there."""
+
+
+async def _bring(rig: Rig, place: Place, action: str, scene: Scene) -> None:
+    """Bring the host to its point."""
     lease = await host_lease(rig, place.victim) if place.how in ("adopt", "cancel") else ""
     rig.arm(place.victim, place.point, action)
     door = rig.host(place.victim)
@@ -124,10 +138,10 @@ async def _bring(
                 )
             case "adopt":
                 names = (f"{place.victim}-by-hand-{number}" for number in range(10_000))
-                name = next(name for name in names if owner(name, leases) == lease)
+                name = next(name for name in names if owner(name, scene.leases) == lease)
                 await create_run(rig, name, {}, of=place.victim)
             case "cancel":
-                due = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=1)
+                due = datetime.fromtimestamp(scene.attended, UTC)  # of a schedule that is not there
                 await create_run(rig, "", {}, of=place.victim, assignee=lease, due=due)
             case "stop":
                 await rig.terminate(place.victim, within=60)
@@ -136,7 +150,7 @@ async def _bring(
             case "bury":
                 await door.delete(place.victim)
             case "erase":
-                await door.reconcile([rule for other, rule in erased.items() if other != place])
+                await door.reconcile([rule for other, rule in scene.erased.items() if other != place])
 
 
 def _check(history: History, place: Place, action: str) -> None:

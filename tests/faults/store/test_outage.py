@@ -186,5 +186,6 @@ async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) 
     history = await rig.collect()
     for name in names:
         assert step_counts(history, name) == {"start_session": 2, "admit_turn": 1}, name
-        assert history.runs[name]["status"]["attempts"] == 2
+        # The third of one that was claimed, and not called, when the Lease ran out in a long restart.
+        assert history.runs[name]["status"]["attempts"] in (2, 3)
     assert_holds(history)
