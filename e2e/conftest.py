@@ -1,4 +1,4 @@
-"""A cluster with both images for the session; a release with two hosts, in a fresh namespace, for a module."""
+"""A cluster with both images for the session; a release with two hosts in a namespace for each module."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _IMAGE = "astrabox"
 class HostPod:
     """One AstraBox process in its pod; each call is a `kubectl exec`, and returns when it is answered.
 
-    They raise the errors of the contract or `astrabox.host_wire.HostError`; `KubectlError` if the pod is gone.
+    They raise the errors of the contract or `host_wire.HostError`; `KubectlError` if the pod is gone.
     """
 
     name: str

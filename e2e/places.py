@@ -123,8 +123,8 @@ class Given(Place):
         with ExternalCluster(*found, self.environ) as cluster:
             if cluster.kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/part-of=astrabox"):
                 raise ContextError(
-                    f"the cluster of context {cluster.context} has the definitions of AstraBox: they, and with "
-                    "them all schedules, would be deleted. Choose another cluster, or remove them first."
+                    f"the cluster of context {cluster.context} has the definitions of AstraBox: they and "
+                    "all schedules would be deleted. Choose another cluster, or remove them first."
                 )
             yield cluster
 
