@@ -53,6 +53,7 @@ def chart_version(release: Release) -> str:
 def test_upgrade_rollback_uninstall_and_install_again(
     cluster: Cluster, images: Images, helm: Helm, namespace: str, tmp_path: Path
 ) -> None:
+    """IN-01, IN-03, IN-04: schedules and runs outlive all of it, and none of their due times is doubled."""
     deploy_repository(cluster, namespace, images)
     release = install(helm, images, namespace, chart=previous_chart(tmp_path / "previous"))
     deploy_hosts(release, images, {"command": previous_command("astrabox.host")})
