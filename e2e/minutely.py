@@ -12,7 +12,7 @@ from astrabox.seams.scheduler import Schedule
 from e2e.release import Release
 from e2e.waiting import now, until, whole_minute
 
-_SETTLED_SECONDS = 75.0
+_SETTLED_SECONDS = 90.0
 """Two Leases may have to run out, one of an operator and one of a host, and pods may have to start."""
 _ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")
 

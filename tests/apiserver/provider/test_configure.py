@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from tests.apiserver.provider.handlers import Instant, rule
 from tests.apiserver.provider.scenery import QUICK, Place
+from tests.apiserver.provider.stored import names
 from tools.controlplane import Cluster
 
 
@@ -83,7 +85,8 @@ async def test_each_right_that_is_missing_is_named(
             f"the account may not {missing} in namespace {namespace}"
         ]
     grant(control_plane, namespace, PROVIDER_PERMISSIONS)
-    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=QUICK)
+    timing = replace(QUICK, recently=0.0)
+    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=timing)
     provider.configure(repository_backend=object())
     await provider.start(Instant())
     await provider.reconcile([rule()])
@@ -93,6 +96,9 @@ async def test_each_right_that_is_missing_is_named(
     orphan = await place.create_run()
     await place.until_phase(orphan, "Succeeded")
     await provider.delete("d")
+    await provider.apply(rule("unlisted"))
+    await provider.reconcile([])
+    assert "unlisted" not in await names(place)
     await provider.stop()
 
 
