@@ -8,7 +8,7 @@ from e2e.minutely import Minutely, start_minutely
 from e2e.release import Release
 from e2e.waiting import before_next_minute
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 OPERATORS = ("-l", "app.kubernetes.io/component=operator")
 LATE_SECONDS = 60.0

@@ -19,7 +19,7 @@ from e2e.waiting import now, until, whole_minute
 from tools.controlplane import Cluster
 from tools.generated.chart import CHART
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 LEASE = timedelta(seconds=15)
 """How long it may take a host to be there again, after it could not say so for a while."""

@@ -32,7 +32,7 @@ from e2e.waiting import until
 from tools.controlplane import Cluster
 from tools.generated.chart import CHART
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SIDES = {"provider": PROVIDER_PERMISSIONS, "operator": OPERATOR_PERMISSIONS}
 SUBRESOURCES = (

@@ -12,7 +12,7 @@ from e2e.hosts import HandlerCall, HostPod
 from e2e.release import Release
 from e2e.waiting import now, until, wait_for, whole_minute
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 PAUSE_VISIBLE = timedelta(seconds=5)
 PROMPT = {"agent": "reporter", "prompt": "Summarise yesterday", "temperature": 1.0}

@@ -74,7 +74,7 @@ async def test_namespace_without_an_operator(
 
 
 async def test_each_right_that_is_missing_is_named(
-    control_plane: Cluster, place: Place, namespace: str
+    control_plane: Cluster, place: Place, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And with all of them the provider runs: nothing more is used than the table says."""
     variables = account(control_plane, namespace)
@@ -100,6 +100,9 @@ async def test_each_right_that_is_missing_is_named(
     await provider.reconcile([])
     assert "unlisted" not in await names(place)
     await provider.stop()
+    (lease,) = [each for each in await place.api.leases.list() if each.role == "provider"]
+    assert lease.released
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:
