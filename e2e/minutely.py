@@ -42,7 +42,7 @@ class Minutely:
         )
         runs = [run for run in self._runs() if _key(run)[1] <= last]
         counts = Counter(map(_key, runs))
-        assert set(counts.values()) == {1}, "one run for each due time"
+        assert set(counts.values()) <= {1}, "no due time has two runs"
         assert wanted <= counts.keys() <= due_times, "a run for each due time, and for no other"
         self._check_calls({run["metadata"]["name"]: run["status"] for run in runs if _key(run) in wanted})
 

@@ -105,5 +105,5 @@ def test_while_nobody_was_there_a_due_time_may_be_lost_and_not_doubled() -> None
     lost(told)
     counting(told).check(LAST, away)
     doubled(told)
-    with pytest.raises(AssertionError, match="one run for each"):
+    with pytest.raises(AssertionError, match="no due time has two runs"):
         counting(told).check(LAST, away)
