@@ -1,4 +1,4 @@
-"""The lock files of the image: what of requirements/dev.lock the operator needs, and what builds the wheel.
+"""The lock files of images: what of requirements/dev.lock each side needs, and what builds the wheel.
 
 Cut out of the one lock file and not resolved again, so that the image runs what the tests ran.
 """
@@ -23,13 +23,15 @@ _PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 
 
 def rendered() -> dict[Path, str]:
-    """Both lock files. Raises ValueError for a package that dev.lock lacks."""
+    """The lock files. Raises ValueError for a package that dev.lock lacks."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    runs = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["operator"]
+    provider = project["project"]["dependencies"]
+    operator = provider + project["project"]["optional-dependencies"]["operator"]
     builds = project["build-system"]["requires"]
     locked = entries((_LOCKS / "dev.lock").read_text())
     return {
-        _LOCKS / "operator.lock": _cut(locked, runs, "what the operator runs with"),
+        _LOCKS / "operator.lock": _cut(locked, operator, "what the operator runs with"),
+        _LOCKS / "provider.lock": _cut(locked, provider, "what the provider brings into AstraBox"),
         _LOCKS / "build.lock": _cut(locked, builds, "what builds the wheel"),
     }
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from tests.apiserver.provider.handlers import Instant, rule
 from tests.apiserver.provider.scenery import QUICK, Place
+from tests.apiserver.provider.stored import names
 from tools.controlplane import Cluster
 
 
@@ -57,8 +59,8 @@ async def test_everything_that_is_missing_is_said_at_once(
     for permission in PROVIDER_PERMISSIONS:
         assert f"the account may not {permission} in namespace {namespace}" in lines
     (hint,) = [line for line in lines if "to grant these rights" in line]
-    assert f"`kubectl -n {namespace} apply -f deploy`" in hint
-    assert "--role=astrabox-scheduler-provider" in hint
+    assert "name the account in astrabox.serviceAccounts of the chart's values" in hint
+    assert f"`kubectl -n {namespace} create rolebinding " in hint
 
 
 async def test_namespace_without_an_operator(
@@ -67,14 +69,12 @@ async def test_namespace_without_an_operator(
     """Called inside a running event loop."""
     variables = {f"{PREFIX}KUBECONFIG": str(control_plane.kubeconfig), f"{PREFIX}NAMESPACE": namespace}
     (line,) = problems(variables)
-    assert line.startswith(
-        f"no operator has ever run in namespace {namespace}: run `kubectl -n {namespace} apply"
-    )
+    assert line.startswith(f"no operator has ever run in namespace {namespace}: install the chart")
     assert f"{PREFIX}NAMESPACE" in line
 
 
 async def test_each_right_that_is_missing_is_named(
-    control_plane: Cluster, place: Place, namespace: str
+    control_plane: Cluster, place: Place, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And with all of them the provider runs: nothing more is used than the table says."""
     variables = account(control_plane, namespace)
@@ -85,7 +85,8 @@ async def test_each_right_that_is_missing_is_named(
             f"the account may not {missing} in namespace {namespace}"
         ]
     grant(control_plane, namespace, PROVIDER_PERMISSIONS)
-    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=QUICK)
+    timing = replace(QUICK, recently=0.0)
+    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=timing)
     provider.configure(repository_backend=object())
     await provider.start(Instant())
     await provider.reconcile([rule()])
@@ -95,7 +96,13 @@ async def test_each_right_that_is_missing_is_named(
     orphan = await place.create_run()
     await place.until_phase(orphan, "Succeeded")
     await provider.delete("d")
+    await provider.apply(rule("unlisted"))
+    await provider.reconcile([])
+    assert "unlisted" not in await names(place)
     await provider.stop()
+    (lease,) = [each for each in await place.api.leases.list() if each.role == "provider"]
+    assert lease.released
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:
