@@ -6,12 +6,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := crds client provider operator contract tools tests helm
+SOURCES := crds client provider operator contract tools tests e2e helm
 
-.PHONY: help setup demo test test-unit test-slow chart node test-node faults faults-slow soak mutations lint format crds lock control-plane clean
+.PHONY: help setup demo test test-unit test-slow chart node test-node e2e faults faults-slow soak mutations lint format crds lock control-plane clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: $(STAMP)  ## make the virtual environment from the lock file
 
@@ -52,6 +52,9 @@ node: $(STAMP)  ## a real Kubernetes node with pods, in namespaces of its own, u
 test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them stays (root)
 	@$(BIN)/python -m tools.controlplane build --node >/dev/null
 	$(BIN)/pytest tests/node -m node
+
+e2e: $(STAMP)  ## install the chart and break what it runs, with real pods; CLUSTER=kind with Docker, HELM=3
+	E2E_CLUSTER=$(CLUSTER) E2E_HELM=$(HELM) $(BIN)/pytest e2e -m e2e
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null

@@ -30,6 +30,7 @@ from astrabox import host_wire as wire
 from astrabox.host_deployments import DeploymentRecords
 from astrabox.host_handler import CallRecord, HostHandler
 from astrabox.loader import load_provider
+from astrabox.repository import RepositoryClient, SharedCallRecord, SharedRecords
 from astrabox.seams.scheduler import SchedulerError, SchedulerProvider
 
 log = logging.getLogger("astrabox.host")
@@ -158,8 +159,7 @@ async def run(options: argparse.Namespace) -> None:
     if provider is None:
         log.info("no scheduler provider: scheduled Deployments do not run")
         return
-    record = CallRecord(options.record)
-    records = DeploymentRecords(options.deployments)
+    record, records = _memory(options)
     provider.configure(repository_backend=object())
     host = Host(provider, records)
     loop = asyncio.get_running_loop()
@@ -175,12 +175,20 @@ async def run(options: argparse.Namespace) -> None:
             await provider.stop()
 
 
+def _memory(options: argparse.Namespace) -> tuple[CallRecord, DeploymentRecords]:
+    if options.repository:
+        repository = RepositoryClient(options.repository)
+        return SharedCallRecord(repository), SharedRecords(repository)
+    return CallRecord(options.record), DeploymentRecords(options.deployments)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; 1 if the scheduler does not come up."""
     parser = argparse.ArgumentParser(prog="python -m astrabox.host", description="A stand-in AstraBox.")
     parser.add_argument("--socket", type=Path, required=True, help="unix socket on which to serve commands")
     parser.add_argument("--record", type=Path, help="file to which handler calls are appended")
     parser.add_argument("--deployments", type=Path, help="folder of Deployment records, shared by all hosts")
+    parser.add_argument("--repository", metavar="HOST:PORT", help="an astrabox.repository in place of both")
     parser.add_argument("--name", default=f"host-{os.getpid()}", help="this host's name in the record")
     parser.add_argument("--log-level", default="INFO")
     options = parser.parse_args(arguments)

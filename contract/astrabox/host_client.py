@@ -1,9 +1,14 @@
-"""A client of the stand-in host."""
+"""A client of the stand-in host.
 
+``python -m astrabox.host_client --socket PATH`` sends each line of its standard input as a command and prints
+the answer to it: so a host in a pod is driven by ``kubectl exec``.
+"""
+
+import argparse
 import asyncio
 import contextlib
-import json
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -43,16 +48,17 @@ class HostClient:
 
     async def call(self, op: str, **arguments: Any) -> Any:
         """Send a command and return its result; ConnectionError if the host goes away."""
+        return wire.result_of(await self.send(wire.line({"op": op, **arguments})))
+
+    async def send(self, text: bytes) -> bytes:
+        """Send a line and return the answer's; ConnectionError if the host goes away."""
         async with self._turn:
-            self._writer.write(wire.line({"op": op, **arguments}))
+            self._writer.write(text)
             await self._writer.drain()
-            text = await self._reader.readline()
-        if not text:
+            answer = await self._reader.readline()
+        if not answer:
             raise ConnectionResetError("the host has closed the connection")
-        answer = json.loads(text)
-        if not answer["ok"]:
-            raise wire.error_from_wire(answer["error"])
-        return answer["result"]
+        return answer
 
     async def apply(self, rule: Schedule) -> None:
         """Write a Deployment record and apply it; both or none."""
@@ -97,3 +103,25 @@ class HostClient:
     async def stop(self) -> None:
         """Stop the provider and then the host; returns once the provider has stopped."""
         await self.call("stop")
+
+
+async def carry(socket: Path, within: float) -> None:
+    """Carry commands from standard input to a host, and its answers to standard output."""
+    async with await HostClient.connect(socket, within=within) as client:
+        for text in sys.stdin.buffer:
+            sys.stdout.buffer.write(await client.send(text))
+            sys.stdout.buffer.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program."""
+    parser = argparse.ArgumentParser(prog="python -m astrabox.host_client", description="Drives a host.")
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket of the host")
+    parser.add_argument("--within", type=float, default=30, help="seconds to wait for a host")
+    options = parser.parse_args(arguments)
+    asyncio.run(carry(options.socket, options.within))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

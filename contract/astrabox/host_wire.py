@@ -51,6 +51,14 @@ def error_from_wire(error: Mapping[str, str]) -> Exception:
     return HostError(error["type"], error["message"])
 
 
+def result_of(text: bytes | str) -> Any:
+    """Return the result that an answer's line holds; raises the error that it holds instead."""
+    answer = json.loads(text)
+    if not answer["ok"]:
+        raise error_from_wire(answer["error"])
+    return answer["result"]
+
+
 def schedule_to_wire(rule: seam.Schedule) -> dict[str, Any]:
     """Return a Schedule's fields by name."""
     return {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}

@@ -48,9 +48,9 @@ def test_a_crd_template_is_the_definition_but_for_its_lines() -> None:
         assert yaml.safe_load(plain) == crd
 
 
-def test_the_locks_of_the_image_are_parts_of_the_lock_of_the_tests() -> None:
+def test_the_locks_of_the_images_are_parts_of_the_lock_of_the_tests() -> None:
     tested = entries((ROOT / "requirements" / "dev.lock").read_text())
-    for name, needed in (("operator", "kopf"), ("build", "hatchling")):
+    for name, needed in (("operator", "kopf"), ("provider", "aiohttp"), ("build", "hatchling")):
         lock = entries((ROOT / "requirements" / f"{name}.lock").read_text())
         assert needed in lock
         assert lock.items() <= tested.items()

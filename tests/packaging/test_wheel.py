@@ -181,7 +181,7 @@ def test_what_the_provider_adds_leaves_alone_what_astrabox_pins(
     python = environment(*pins)
     before = json.loads(output(python, DISTRIBUTIONS))
     install = ("pip", "install", "--quiet", "--python", str(python), "--no-deps")
-    uv(*install, "--require-hashes", "--requirement", str(ROOT / "requirements" / "provider.lock"))
+    uv(*install, "--require-hashes", "--requirement", str(ROOT / "requirements" / "astrabox.lock"))
     uv(*install, str(wheel))
     uv("pip", "check", "--python", str(python))
     after = json.loads(output(python, DISTRIBUTIONS))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
-from tools.controlplane.errors import KubectlError, RequestError
+from tools.controlplane.errors import CommandError, KubectlError, RequestError
 from tools.controlplane.kubeconfig import write_kubeconfig
 
 KUBECTL_TIMEOUT = 120.0
@@ -70,6 +71,32 @@ class Cluster(ABC):
         )
         if done.returncode:
             raise KubectlError(f"kubectl {' '.join(arguments)}", done.stderr)
+        return done.stdout
+
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        input: str | None = None,  # noqa: A002 - as in subprocess.run
+        environ: Mapping[str, str] | None = None,
+        timeout: float = 300.0,
+    ) -> str:
+        """Output of a program that finds the API server by KUBECONFIG; `CommandError` if it fails.
+
+        `environ` is added to our own; `timeout` is in seconds.
+        """
+        given = {"KUBECONFIG": str(self.kubeconfig), "KUBERC": "off"} | dict(environ or {})
+        done = subprocess.run(
+            list(map(str, argv)),
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            env=os.environ | given,
+        )
+        if done.returncode:
+            raise CommandError(" ".join(map(str, argv)), done.stderr or done.stdout)
         return done.stdout
 
     def create_namespace(self, name: str) -> str:

@@ -25,17 +25,18 @@ _ASTRABOX_HAS: Final = ("pydantic",)
 
 
 def rendered() -> dict[Path, str]:
-    """All of them. Raises ValueError for a package that dev.lock lacks."""
+    """The lock files. Raises ValueError for a package that dev.lock lacks."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    base = project["project"]["dependencies"]
-    operator = [*base, *project["project"]["optional-dependencies"]["operator"]]
+    provider = project["project"]["dependencies"]
+    operator = provider + project["project"]["optional-dependencies"]["operator"]
+    builds = project["build-system"]["requires"]
     locked = entries((_LOCKS / "dev.lock").read_text())
-    added = _needed(locked, base) - _needed(locked, _ASTRABOX_HAS)
-    built = _needed(locked, project["build-system"]["requires"])
+    added = _needed(locked, provider) - _needed(locked, _ASTRABOX_HAS)
     return {
         _LOCKS / "operator.lock": _cut(locked, _needed(locked, operator), "what the operator runs with"),
-        _LOCKS / "provider.lock": _cut(locked, added, "what the provider adds to AstraBox"),
-        _LOCKS / "build.lock": _cut(locked, built, "what builds the wheel"),
+        _LOCKS / "provider.lock": _cut(locked, _needed(locked, provider), "what the provider runs with"),
+        _LOCKS / "astrabox.lock": _cut(locked, added, "what the provider adds to an AstraBox image"),
+        _LOCKS / "build.lock": _cut(locked, _needed(locked, builds), "what builds the wheel"),
     }
 
 

@@ -99,6 +99,11 @@ def base_key(packages: Sequence[str], release: str) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()[:16]
 
 
+def image_archive(tag: str) -> Path:
+    """Path of the archive that `build_image` makes for this tag; it need not exist."""
+    return _folder() / archive_name(tag)
+
+
 def archive_name(tag: str) -> str:
     """Name of the file for an image."""
     return re.sub(r"[^\w.-]+", "_", tag) + ".tar"
@@ -152,7 +157,7 @@ def _build(tag: str, containerfile: Path, context: Path, flags: Sequence[str], p
 
 
 def _archive(tag: str, progress: Progress) -> Path:
-    path = _folder() / archive_name(tag)
+    path = image_archive(tag)
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=_folder()) as scratch:
         draft = Path(scratch) / "image.tar"
         _run(_buildah("push", "--quiet", tag, f"docker-archive:{draft}:{tag}"), progress)

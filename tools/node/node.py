@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +10,7 @@ from typing import Any, Self
 from tools.controlplane.api import answers_ok
 from tools.controlplane.binaries import ensure_binaries
 from tools.controlplane.cluster import Cluster
-from tools.controlplane.errors import CommandError, StartError
+from tools.controlplane.errors import StartError
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.processes import Processes
 from tools.controlplane.progress import Progress
@@ -119,24 +117,10 @@ class Node(Cluster):
         environ: Mapping[str, str] | None = None,
         timeout: float = 300.0,
     ) -> str:
-        """Output of a program that finds the API server by KUBECONFIG; `CommandError` if it fails.
-
-        With `inside` it runs in the network of the node. `environ` is added to our own; `timeout` is in
-        seconds.
-        """
-        given = {"KUBECONFIG": str(self.kubeconfig), "KUBERC": "off"} | dict(environ or {})
-        done = subprocess.run(
-            [*(self.inside if inside else ()), *map(str, argv)],
-            input=input,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-            env=os.environ | given,
+        """The same; with `inside` it runs in the network of the node, where pods and services answer."""
+        return super().run(
+            [*(self.inside if inside else ()), *argv], input=input, environ=environ, timeout=timeout
         )
-        if done.returncode:
-            raise CommandError(" ".join(map(str, argv)), done.stderr or done.stdout)
-        return done.stdout
 
     def load_image(self, archive: Path) -> None:
         """Import a docker-archive under the tags it names; `ImageError` if that fails."""

@@ -1,0 +1,82 @@
+"""A cluster with both images for the session; a release with two hosts in a namespace for each module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.helm import VERSION_VARIABLE, Helm, helm_binary
+from e2e.images import Images
+from e2e.places import Place, chosen_place
+from e2e.release import Release, deploy_hosts, deploy_repository, diagnosis, install, new_namespace, remove
+from tools.controlplane import Cluster, ControlPlaneError
+
+_PLACE = pytest.StashKey[Place]()
+_SCENE = pytest.StashKey[tuple[Cluster, str]]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build programs and images before the first test starts its clock; the first time it takes minutes."""
+    wanted = any("cluster" in getattr(item, "fixturenames", ()) for item in session.items)
+    if session.config.option.collectonly or not wanted:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    try:
+        with capture.global_and_fixture_disabled():
+            place = session.config.stash[_PLACE] = chosen_place()
+            place.prepare()
+            helm_binary(os.environ.get(VERSION_VARIABLE, ""))
+    except ControlPlaneError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Add what pods, objects and logs say to the report of a failure, before they are removed."""
+    report = yield
+    scene = item.config.stash.get(_SCENE, None)
+    if report.failed and report.when != "teardown" and scene is not None:
+        report.sections.append(("cluster", diagnosis(*scene)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The one that was chosen, for the session."""
+    with request.config.stash[_PLACE].open() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def images(request: pytest.FixtureRequest, cluster: Cluster) -> Images:
+    """Both images, on the cluster's nodes."""
+    return request.config.stash[_PLACE].images(cluster)
+
+
+@pytest.fixture(scope="session")
+def helm(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """`helm(*arguments, input=None)` on the cluster; version 4, or what `make e2e HELM=3` says."""
+    return Helm(helm_binary(os.environ.get(VERSION_VARIABLE, "")), cluster, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
+    """A fresh namespace; it is removed at the end, and with it the chart's definitions."""
+    name = new_namespace(cluster)
+    request.config.stash[_SCENE] = (cluster, name)
+    yield name
+    del request.config.stash[_SCENE]
+    remove(cluster, name)
+
+
+@pytest.fixture(scope="module")
+def release(cluster: Cluster, images: Images, helm: Helm, namespace: str) -> Iterator[Release]:
+    """The chart as a user installs it, with the two hosts running and Ready."""
+    deploy_repository(cluster, namespace, images)
+    made = install(helm, images, namespace)
+    deploy_hosts(made, images)
+    yield made
+    helm("uninstall", made.name, "-n", made.namespace)

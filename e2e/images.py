@@ -1,0 +1,129 @@
+"""The two images of the suite: the operator's, and the stand-in AstraBox with the provider installed.
+
+Their tags are digests of what they are made of: what has not changed is not built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.controlplane.errors import BuildError
+from tools.controlplane.progress import Progress
+from tools.controlplane.running import run_with_progress, tail
+from tools.generated.paths import ROOT
+from tools.node.images import PYTHON, PYTHON_BUILDER, build_image, debian_base, image_archive
+
+_SHARED = ("LICENSE", "README.md", "client", "crds", "operator", "provider", "pyproject.toml", "requirements")
+"""What both Containerfiles copy."""
+_BASE, _BUILDER = "localhost/astrabox-python:run", "localhost/astrabox-python:build"
+_CERTIFICATES = "/certs"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Names of the two images, which are on the cluster's nodes."""
+
+    operator: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an image is made of; paths are relative to the root of the tree."""
+
+    name: str
+    containerfile: str
+    copied: Sequence[str]
+
+    def tag(self, root: Path = ROOT) -> str:
+        """`localhost/NAME:DIGEST`; the digest is of the Containerfile and all that it copies."""
+        digest = hashlib.sha256()
+        for path in sorted(
+            {file for name in (self.containerfile, *self.copied) for file in _files(root / name)}
+        ):
+            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+        return f"localhost/{self.name}:{digest.hexdigest()[:12]}"
+
+
+OPERATOR = Source("astrabox-scheduler-operator", "Containerfile", _SHARED)
+HOST = Source("astrabox-host", "e2e/Containerfile.astrabox", (*_SHARED, "contract"))
+
+
+def archived(source: Source, environ: Mapping[str, str]) -> Path:
+    """Archive of the image for `Node.load_image`, built by buildah if there is none of this tree.
+
+    Raises `ImageError`.
+    """
+    archive = image_archive(source.tag())
+    if not archive.exists():
+        _forget_older(archive, source)
+        base, builder = debian_base(_BASE, PYTHON), debian_base(_BUILDER, PYTHON_BUILDER)
+        arguments, volumes = pip_settings(environ)
+        build_image(
+            ROOT / source.containerfile,
+            source.tag(),
+            base,
+            ROOT,
+            arguments={"BUILDER": builder} | arguments,
+            volumes=volumes,
+        )
+    return archive
+
+
+def pip_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Build arguments and volumes by which pip in a build uses the index and the certificates of ours."""
+    arguments = {name: environ[name] for name in ("PIP_INDEX_URL",) if environ.get(name)}
+    certificates = environ.get("PIP_CERT")
+    if not certificates:
+        return arguments, []
+    path = Path(certificates)
+    return arguments | {"PIP_CERT": f"{_CERTIFICATES}/{path.name}"}, [f"{path.parent}:{_CERTIFICATES}:ro"]
+
+
+def docker_build_command(source: Source) -> list[str]:
+    """What builds the image where there is Docker, on the base that the Containerfile names."""
+    return ["docker", "build", "--tag", source.tag(), "--file", source.containerfile, "."]
+
+
+def docker_build(source: Source) -> str:
+    """Build it there, unless it exists; its tag. Raises `BuildError`."""
+    progress, environ = Progress(), os.environ | {"DOCKER_BUILDKIT": "1"}
+    progress.begin(f"building {source.tag()}")
+    code, lines = run_with_progress(
+        docker_build_command(source), cwd=ROOT, environ=environ, progress=progress
+    )
+    if code:
+        raise BuildError(
+            f"docker build ended with code {code}:\n{tail(lines)}\nCorrect what it complains about."
+        )
+    progress.end()
+    return source.tag()
+
+
+def check_programs(names: Sequence[str], path: str) -> None:
+    """Raise `BuildError`, with what to do, if one of these programs is missing."""
+    if missing := [name for name in names if shutil.which(name, path=path) is None]:
+        raise BuildError(
+            f"{', '.join(missing)} not found: install it, or leave CLUSTER=kind out to use a node of "
+            "this machine's own (root, Debian)."
+        )
+
+
+def _forget_older(archive: Path, source: Source) -> None:
+    """Each is a quarter of a gigabyte, and of an older tree."""
+    for each in archive.parent.glob(f"localhost_{source.name}_????????????.tar"):
+        each.unlink(missing_ok=True)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    for each in path.rglob("*") if path.is_dir() else ():
+        if each.is_file() and "__pycache__" not in each.parts and each.suffix != ".pyc":
+            yield each
