@@ -16,7 +16,7 @@ from tools.controlplane.errors import BuildError
 from tools.controlplane.progress import Progress
 from tools.controlplane.running import run_with_progress, tail
 from tools.generated.paths import ROOT
-from tools.node.images import PYTHON, PYTHON_BUILDER, build_image, debian_base, image_archive
+from tools.node.images import PYTHON, PYTHON_BUILDER, build_image, debian_base, drop_image, image_archive
 
 _SHARED = ("LICENSE", "README.md", "client", "crds", "operator", "provider", "pyproject.toml", "requirements")
 """What both Containerfiles copy."""
@@ -73,6 +73,7 @@ def archived(source: Source, environ: Mapping[str, str]) -> Path:
             arguments={"BUILDER": builder} | arguments,
             volumes=volumes,
         )
+        drop_image(source.tag())  # tags come and go with the tree, and nothing is built on these
     return archive
 
 

@@ -14,7 +14,10 @@ from astrabox_scheduler_crds.metadata import KubernetesModel
 from astrabox_scheduler_crds.run import FINISHED, Phase, RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 
-APPLY_DEFINITIONS: Final = "run `kubectl apply -f crds/manifests` of this release"
+APPLY_DEFINITIONS: Final = (
+    "upgrade the chart to this release with crds.install=true, or, where the definitions are not the "
+    "chart's, run `kubectl apply -f crds/manifests` of this release"
+)
 
 
 @dataclass(frozen=True, slots=True)

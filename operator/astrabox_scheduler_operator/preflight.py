@@ -10,7 +10,6 @@ from astrabox_scheduler_crds.crd import lacking_fields
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, Permission
 
 POLL_SECONDS: Final = 3.0
-ROLE_NAME: Final = "astrabox-scheduler-operator"
 _LOG = logging.getLogger(__name__)
 
 
@@ -68,10 +67,11 @@ class Preflight:
     def _denied(self, denied: list[Permission]) -> str | None:
         if not denied:
             return None
-        told, space = ", ".join(map(str, denied)), f"kubectl -n {self._namespace}"
+        told, kubectl = ", ".join(map(str, denied)), f"kubectl -n {self._namespace}"
         return (
-            f"permissions in namespace {self._namespace} are missing: {told}: run `{space} apply -f deploy` "
-            f"of this release and use the service account {ROLE_NAME}, or bind the Role to another one: "
-            f"`{space} create rolebinding <name> --role={ROLE_NAME} "
+            f"permissions in namespace {self._namespace} are missing: {told}: upgrade the chart to this "
+            "release with rbac.create=true; or bind the service account to the Role for the operator of the "
+            f"chart or of deploy/rbac.yaml, whose name ends with -operator (`{kubectl} get roles`): "
+            f"`{kubectl} create rolebinding <a name> --role=<that Role> "
             "--serviceaccount=<its namespace>:<its name>`"
         )

@@ -18,7 +18,6 @@ from astrabox_scheduler_kubernetes.store import Store
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 LIMIT_SECONDS: Final = 15.0
 _PUBLISHED_SECONDS: Final = 2.0
-ROLE_NAME: Final = "astrabox-scheduler-provider"
 _SILENT: Final = (
     f"the cluster has not answered within {LIMIT_SECONDS:g} seconds: check address, DNS and network policies"
 )
@@ -98,9 +97,10 @@ async def _rights(api: SchedulerApi) -> list[str]:
     lines = [f"the account may not {each} in namespace {api.namespace}" for each in denied]
     kubectl = f"kubectl -n {api.namespace}"
     hint = (
-        f"to grant these rights, run `{kubectl} apply -f deploy` of this release and bind the account "
-        f"to its Role: `{kubectl} create rolebinding {ROLE_NAME} --role={ROLE_NAME} "
-        "--serviceaccount=<its namespace>:<its name>`"
+        "to grant these rights, name the account in astrabox.serviceAccounts of the chart's values and run "
+        "`helm upgrade`; or bind it to the Role for AstraBox of the chart or of deploy/rbac.yaml, whose name "
+        f"ends with -provider (`{kubectl} get roles`): `{kubectl} create rolebinding <a name> "
+        "--role=<that Role> --serviceaccount=<its namespace>:<its name>`"
     )
     return [*lines, hint]
 
@@ -112,8 +112,7 @@ async def _operator(api: SchedulerApi) -> list[str]:
         return []  # told among the rights
     if not leases:
         hint = (
-            f"run `kubectl -n {api.namespace} apply -f deploy` of this release and, with the service account "
-            "astrabox-scheduler-operator, `python -m astrabox_scheduler_operator`; or set "
+            f"install the chart of this release there (`helm install -n {api.namespace} --wait`), or set "
             f"{PREFIX}NAMESPACE to the namespace that an operator works in"
         )
         return [f"no operator has ever run in namespace {api.namespace}: {hint}"]

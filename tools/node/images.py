@@ -99,6 +99,11 @@ def base_key(packages: Sequence[str], release: str) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()[:16]
 
 
+def drop_image(tag: str) -> None:
+    """Remove an image from buildah's folder; its archive stays."""
+    _run(_buildah("rmi", tag), Progress())
+
+
 def image_archive(tag: str) -> Path:
     """Path of the archive that `build_image` makes for this tag; it need not exist."""
     return _folder() / archive_name(tag)

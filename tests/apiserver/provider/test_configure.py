@@ -57,8 +57,8 @@ async def test_everything_that_is_missing_is_said_at_once(
     for permission in PROVIDER_PERMISSIONS:
         assert f"the account may not {permission} in namespace {namespace}" in lines
     (hint,) = [line for line in lines if "to grant these rights" in line]
-    assert f"`kubectl -n {namespace} apply -f deploy`" in hint
-    assert "--role=astrabox-scheduler-provider" in hint
+    assert "name the account in astrabox.serviceAccounts of the chart's values" in hint
+    assert f"`kubectl -n {namespace} create rolebinding " in hint
 
 
 async def test_namespace_without_an_operator(
@@ -67,9 +67,7 @@ async def test_namespace_without_an_operator(
     """Called inside a running event loop."""
     variables = {f"{PREFIX}KUBECONFIG": str(control_plane.kubeconfig), f"{PREFIX}NAMESPACE": namespace}
     (line,) = problems(variables)
-    assert line.startswith(
-        f"no operator has ever run in namespace {namespace}: run `kubectl -n {namespace} apply"
-    )
+    assert line.startswith(f"no operator has ever run in namespace {namespace}: install the chart")
     assert f"{PREFIX}NAMESPACE" in line
 
 

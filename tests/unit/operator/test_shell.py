@@ -164,10 +164,10 @@ async def test_the_start_waits_and_says_once_what_for(caplog: pytest.LogCaptureF
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 4
     assert "does not answer" in told[0]
-    assert "not installed: run `kubectl apply -f crds/manifests`" in told[1]
+    assert "not installed: upgrade the chart to this release with crds.install=true" in told[1]
     assert "create runinvocations.scheduler.astrabox.io" in told[2]
-    assert "`kubectl -n space apply -f deploy`" in told[2]
-    assert "--role=astrabox-scheduler-operator" in told[2]
+    assert "with rbac.create=true" in told[2]
+    assert "`kubectl -n space create rolebinding " in told[2]
 
 
 async def test_health_says_what_is_stale() -> None:

@@ -1,0 +1,78 @@
+"""Schedules that are due every minute while a test breaks things, and what became of each due time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from astrabox.seams.scheduler import Schedule
+from e2e.release import Release
+from e2e.waiting import now, until, whole_minute
+
+_SETTLED_SECONDS = 75.0
+"""Two Leases may have to run out, one of an operator and one of a host, and pods may have to start."""
+_ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")
+
+
+@dataclass(frozen=True)
+class Minutely:
+    """One schedule in each of three zones; `since` is the first due time of all."""
+
+    release: Release
+    ids: Sequence[str]
+    since: datetime
+
+    def check(self, last: datetime) -> None:
+        """Every due time up to `last` has one run, which AstraBox has taken once. Raises AssertionError."""
+        wanted = {(each, due) for each in self.ids for due in self._due_times(last)}
+
+        def done() -> bool:
+            finished = {_key(run) for run in self._runs() if run["status"]["phase"] == "Succeeded"}
+            return wanted <= finished
+
+        until(
+            done, _SETTLED_SECONDS, f"every due time from {self.since} to {last} has a run that has succeeded"
+        )
+        runs = [run for run in self._runs() if _key(run)[1] <= last]
+        assert Counter(map(_key, runs)) == Counter(wanted), "one run for each due time, and no other"
+        self._check_calls({run["metadata"]["name"]: run["status"] for run in runs})
+
+    def lateness(self) -> float:
+        """Seconds between due time and creation, of the latest of all."""
+        created = [
+            (datetime.fromisoformat(run["metadata"]["creationTimestamp"]) - _key(run)[1]).total_seconds()
+            for run in self._runs()
+        ]
+        return max(created, default=0.0)
+
+    def _check_calls(self, statuses: dict[str, Any]) -> None:
+        """Every run has one Session and one turn, whoever called for them and however often."""
+        calls = [call for call in self.release.calls() if call.run_id in statuses]
+        for name, status in statuses.items():
+            own = [call for call in calls if call.run_id == name]
+            sessions = {call.session_id for call in own if call.session_id is not None}
+            assert sessions == {status["sessionId"]}, name
+            assert any(call.call == "admit_turn" and call.phase == "end" for call in own), name
+
+    def _due_times(self, last: datetime) -> list[datetime]:
+        minutes = int((last - self.since).total_seconds() // 60)
+        return [self.since + timedelta(minutes=each) for each in range(minutes + 1)]
+
+    def _runs(self) -> list[dict[str, Any]]:
+        return [run for run in self.release.objects("runinv") if run["spec"]["deploymentId"] in self.ids]
+
+
+def start_minutely(release: Release) -> Minutely:
+    """Apply them; the minute in which that ends is not counted."""
+    ids = tuple(f"minutely-{number}" for number in range(len(_ZONES)))
+    for each, zone in zip(ids, _ZONES, strict=True):
+        release.hosts[0].apply(Schedule(each, "* * * * *", zone, True, {"prompt": f"for {each}"}))
+    since = whole_minute(now()) + timedelta(minutes=1)
+    return Minutely(release, ids, since)
+
+
+def _key(run: dict[str, Any]) -> tuple[str, datetime]:
+    return run["spec"]["deploymentId"], datetime.fromisoformat(run["spec"]["dueTime"])
