@@ -34,4 +34,3 @@ def test_rolling_everything_at_a_due_time_loses_nothing(release: Release, minute
     release.kubectl("rollout", "restart", *(f"deployment/{name}" for name in names))
     release.rolled_out(*names)
     minutely.check(due)
-
