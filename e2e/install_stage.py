@@ -56,6 +56,8 @@ class InstallStage:
     environ: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     """What one step has seen and a later one compares."""
+    transcript: list[str] = field(default_factory=list)
+    """Commands and what they printed, for the report of a failure."""
 
     @property
     def clone(self) -> Path:
@@ -72,38 +74,23 @@ class InstallStage:
         """The release that the page installs, with the two hosts beside it."""
         return Release(NAME, self.namespace, self.node)
 
-    @property
-    def own_values(self) -> dict[str, str]:
-        """What a reader on this machine sets the page's names to."""
-        run = self.facts.get("run", "none-yet")
-        return {
-            "NAMESPACE": self.namespace,
-            "ASTRABOX": "astrabox",
-            "SERVICE_ACCOUNT": "astrabox",
-            "ASTRABOX_IMAGE": BEFORE,
-            "ASTRABOX_PODS": ASTRABOX_PODS,
-            "REGISTRY": REGISTRY,
-            "VERSION": VERSION,
-            "DEPLOYMENT": "nightly-report",
-            "RUN": run,
-        }
-
     def shell(self, block: Block, timeout: float) -> str:
         """What its commands print, or "" if it sets names. Raises CommandError, PageError.
 
         They run as in the reader's shell, but that the first that fails ends them.
         """
         if block.sets_names:
+            values = own_values(self.namespace, self.facts.get("run", ""))
             for name in names_set(block):
-                if name not in self.own_values:
+                if not values.get(name):
                     raise PageError(f"line {block.line}: the suite has no value for {name}: give it one")
-                self.environ[name] = self.own_values[name]
+                self.environ[name] = values[name]
             return ""
         script = f"cd {shlex.quote(str(self.clone))}\n{self._of_this_helm(block.text)}"
         said = self.node.run(
             ["bash", "-euo", "pipefail", "-c", script], environ=self.environ, timeout=timeout
         )
-        print(f"$ {block.text}\n{said}")  # noqa: T201 - into the report of a failure
+        self.transcript.append(f"$ {block.text}\n{said}")
         return said
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as in subprocess.run
@@ -119,6 +106,21 @@ class InstallStage:
         """The page is written for Helm 4, and says what Helm 3 does not know."""
         third = self.helm("version", "--short").startswith("v3")
         return text.replace(" --force-conflicts", "") if third else text
+
+
+def own_values(namespace: str, run: str) -> dict[str, str]:
+    """What a reader on this machine sets the page's names to; `run` is the name of a run that has ended."""
+    return {
+        "NAMESPACE": namespace,
+        "ASTRABOX": "astrabox",
+        "SERVICE_ACCOUNT": "astrabox",
+        "ASTRABOX_IMAGE": BEFORE,
+        "ASTRABOX_PODS": ASTRABOX_PODS,
+        "REGISTRY": REGISTRY,
+        "VERSION": VERSION,
+        "DEPLOYMENT": "nightly-report",
+        "RUN": run,
+    }
 
 
 def make_stage(

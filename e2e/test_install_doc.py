@@ -58,8 +58,11 @@ def walk(
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.name for block in BLOCKS])
-def test_commands_of_the_page(walk: Walk, block: Block) -> None:
-    walk.take(block)
+def test_commands_of_the_page(walk: Walk, block: Block, request: pytest.FixtureRequest) -> None:
+    try:
+        walk.take(block)
+    finally:
+        request.node.add_report_section("call", "commands", "\n".join(walk.stage.transcript))
 
 
 def test_no_step_is_left_over() -> None:

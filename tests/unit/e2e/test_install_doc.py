@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from e2e.install_doc import Block, PageError, names_set, page_blocks, read_blocks
-from e2e.install_stage import NAME, InstallStage
+from e2e.install_stage import NAME, own_values
 from e2e.install_steps import STEPS, check_sample
 from tools.generated.paths import ROOT
 
@@ -71,17 +71,12 @@ def test_every_block_of_the_page_has_its_step_and_every_step_its_block() -> None
 
 def test_every_name_that_the_page_sets_is_used_and_has_a_value_here() -> None:
     blocks = page_blocks()
-    values = InstallStage.own_values.__get__(FakeStage())
+    values = own_values("space", "a-run")
     commands = "\n".join(each.text for each in blocks if not each.sets_names)
     for each in blocks:
         for name in names_set(each) if each.sets_names else ():
             assert f"${name}" in commands or f"${{{name}}}" in commands, name
             assert values[name]
-
-
-class FakeStage:
-    namespace = "space"
-    facts: dict[str, str] = {}
 
 
 def test_samples_are_compared_by_their_headings() -> None:
