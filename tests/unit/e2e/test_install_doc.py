@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.run import Phase
+from astrabox_scheduler_crds.transitions import Cancellation
 from e2e.install_doc import Block, PageError, names_set, page_blocks, read_blocks
 from e2e.install_stage import NAME, own_values
 from e2e.install_steps import STEPS, check_sample
 from tools.generated.paths import ROOT
 
+PAGE_TEXT = (ROOT / "docs" / "install.md").read_text()
 PAGE = """# A page
 
 <!-- block: set-names -->
@@ -79,6 +85,21 @@ def test_every_name_that_the_page_sets_is_used_and_has_a_value_here() -> None:
             assert values[name]
 
 
+def test_every_reason_that_kubectl_may_show_is_explained() -> None:
+    page = PAGE_TEXT.partition("## Why did it not run")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([A-Za-z]+)`", page))
+    sources = [path.read_text() for path in (ROOT / "operator").rglob("*.py")]
+    sources.append((ROOT / "crds" / "astrabox_scheduler_crds" / "transitions.py").read_text())
+    code = "\n".join(sources)
+    reasons = set(re.findall(r'Problem\(\s*"([A-Za-z]+)"', code))
+    reasons |= set(re.findall(r'"(Create[A-Za-z]+|QuotaExceeded)"', code))
+    reasons |= set(re.findall(r'Phase\.[A-Z]+, "([A-Za-z]+)"', code))
+    reasons |= {each.value for each in SkipReason} | {each.reason for each in Cancellation}
+    reasons |= {each.value for each in Phase}
+    assert len(reasons) > 25
+    assert reasons <= told, reasons - told
+
+
 def test_samples_are_compared_by_their_headings() -> None:
     sample = "NAME   READY   AGE\nnightly   True   41d\n"
     check_sample(sample, "NAME     READY   AGE\nother   False   2s\n")
@@ -90,5 +111,4 @@ def test_samples_are_compared_by_their_headings() -> None:
 
 
 def test_the_release_has_the_name_that_the_page_gives_it() -> None:
-    told = (ROOT / "docs" / "install.md").read_text()
-    assert f"helm install {NAME} helm/{NAME} " in told
+    assert f"helm install {NAME} helm/{NAME} " in PAGE_TEXT
