@@ -1,7 +1,8 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.cron import CronError
@@ -11,6 +12,9 @@ from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
+
+MAX_GAPS: Final = 8
+"""So many are kept apart until they can be told; whatever alternates for longer is told in one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Due times skipped in one outage."""
+    """Due times skipped in one outage: one after the other, and for one reason."""
 
     first: datetime
     last: datetime
@@ -55,7 +59,7 @@ class Entry:
     skipped: Skipped | None = None
     trouble: Problem | None = None  # of the latest attempt to create a run
     failures: int = 0
-    gap: Gap | None = field(default=None)
+    gaps: tuple[Gap, ...] = ()  # not told yet
     owed: tuple[datetime, ...] = ()
     looked_back: datetime | None = None  # the skipped due time at which `look_back` has looked last
 
@@ -127,8 +131,8 @@ class Entry:
         self.looked_back = last
         skipped = self.timeline.between(horizon, last)
         self.owed = tuple(due for due in skipped if providers.proves(due) and self.disabled_by(due) is None)
-        if self.owed and self.gap is not None and self.owed[0] <= self.gap.first:
-            self.gap = None  # not told yet, and not so any more
+        if self.owed:  # what was not told yet is not so any more
+            self.gaps = tuple(gap for gap in self.gaps if not self._is_refuted(gap))
         self.plan()
         return bool(self.owed)
 
@@ -156,10 +160,11 @@ class Entry:
         """The `count` due times from `first` to `last` get no run."""
         before = self.skipped.count if self.skipped is not None else 0
         self.skipped = Skipped(count=before + count, last_due_time=last, reason=reason.value)
-        if self.gap is None:
-            self.gap = Gap(first, last, count, reason)
+        gap = self.gaps[-1] if self.gaps else None
+        if gap is None or (self._is_over(gap, reason) and len(self.gaps) < MAX_GAPS):
+            self.gaps += (Gap(first, last, count, reason),)
         else:
-            self.gap = Gap(self.gap.first, last, self.gap.count + count, reason)
+            self.gaps = (*self.gaps[:-1], Gap(gap.first, last, gap.count + count, reason))
         self.failures = 0
         self._settle(last)
 
@@ -167,6 +172,13 @@ class Entry:
         """Every due time up to `instant` is settled; those that were missed are counted apart."""
         self.failures = 0
         self._settle(instant)
+
+    def _is_over(self, gap: Gap, reason: SkipReason) -> bool:
+        """Whether a skip for this reason is in another gap: the reason is another, or one has fired since."""
+        return gap.reason != reason or (self.last_due is not None and self.last_due > gap.last)
+
+    def _is_refuted(self, gap: Gap) -> bool:
+        return gap.reason is SkipReason.NO_PROVIDER and self.owed[0] <= gap.first
 
     def _settle(self, due: datetime) -> None:
         self.cursor = max(self.cursor, due)
