@@ -100,6 +100,11 @@ def _write_schedules(scene: Scene) -> None:
     apply("Team A/Weekly", "0 9 * * 1", {})
     apply("gone", _EVERY_MINUTE, {})
     host.delete("gone")
+    _write_by_hand(scene)
+
+
+def _write_by_hand(scene: Scene) -> None:
+    """Schedules that AstraBox would refuse; it removes them when it starts."""
     for name, (deployment_id, cron, zone) in _BY_HAND.items():
         spec = {"deploymentId": deployment_id, "cron": cron, "timeZone": zone, "payload": "{}"}
         item = {"apiVersion": "scheduler.astrabox.io/v1", "kind": "DeploymentSchedule", "spec": spec}
@@ -120,7 +125,7 @@ def _let_runs_end(scene: Scene) -> None:
         "the runs of a due time are where they go",
     )
     scene.due["good"] = due
-    for each in ("minutely", "broken", "flaky"):
+    for each in ("minutely", "broken", "flaky", "paused", "gone", *_BY_HAND):
         scene.answers[each] = why_not(scene, each, due)
     for kind in ("dsched", "runinv"):
         scene.shown("get", kind)
@@ -161,12 +166,14 @@ def _take_astrabox_away(scene: Scene) -> None:
     until(lambda: "no AstraBox process" in release.kubectl("get", "events"), 90, "an Event sums the gap up")
     scene.shown("get", "events", "--field-selector", "type=Warning")
     scene.shown("describe", "dsched", "minutely", state="after all ")
+    assert not _BY_HAND.keys() & {each["metadata"]["name"] for each in release.objects("dsched")}
+    _write_by_hand(scene)
+    until(lambda: all(_reason(scene, name) for name in _BY_HAND), 30, "they are refused again")
 
 
 def _reason(scene: Scene, name: str) -> str:
-    (ready,) = (each for each in scene.status(name)["conditions"] if each["type"] == "Ready")
-    reason: str = ready["reason"]
-    return reason
+    ready = [each for each in scene.status(name).get("conditions", ()) if each["type"] == "Ready"]
+    return str(ready[0]["reason"]) if ready else ""
 
 
 def _skipped_to(scene: Scene, due: datetime) -> bool:

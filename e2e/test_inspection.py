@@ -15,7 +15,7 @@ import yaml
 from astrabox_scheduler_crds.crd import field_paths, run_crd, schedule_crd
 from astrabox_scheduler_crds.names import deployment_key
 from e2e.helm import Helm
-from e2e.inspection_scene import Scene, set_scene, why_not
+from e2e.inspection_scene import Scene, set_scene
 from e2e.kubectl_tables import rows
 from e2e.release import Release
 from tools.controlplane import KubectlError
@@ -53,13 +53,12 @@ def test_why_did_it_not_run(scene: Scene) -> None:
         "quota": "not ready, QuotaExceeded",
         "window": "skipped, OutsideCatchUpWindow",
         "nobody": "skipped, NoAstraBoxProcess",
+        "paused": "Disabled",
+        "gone": "Deleted",
+        "badcron": "not ready, InvalidCron",
+        "badzone": "not ready, InvalidZone",
+        "misnamed": "not ready, NameMismatch",
     }
-    due = scene.due["good"]
-    assert why_not(scene, "paused", due) == "Disabled"
-    assert why_not(scene, "gone", due) == "Deleted"
-    assert why_not(scene, "badcron", due) == "not ready, InvalidCron"
-    assert why_not(scene, "badzone", due) == "not ready, InvalidZone"
-    assert why_not(scene, "misnamed", due) == "not ready, NameMismatch"
 
 
 def test_schedules_are_listed_for_the_eye(scene: Scene) -> None:
@@ -153,13 +152,11 @@ def test_fields_can_be_selected(scene: Scene) -> None:
 def test_every_field_is_explained(release: Release, kind: str) -> None:
     definition = schedule_crd() if kind == "dsched" else run_crd()
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    paths = {path.replace("[]", "") for path in field_paths(schema) if "conditions[]" not in path}
+    paths = {path.replace("[]", "") for path in field_paths(schema)}
     assert len(paths) > 10
     for path in sorted(paths):
         text = release.kubectl("explain", f"{kind}.{path}")
-        fields = text.partition("FIELDS:")[2].replace("conditions", "")
-        assert "<no description>" not in text.partition("FIELDS:")[0], path
-        assert fields.count("<no description>") == 0, text
+        assert "<no description>" not in text, text
     assert "names." not in release.kubectl("explain", kind)
 
 
