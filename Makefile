@@ -53,7 +53,7 @@ test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them
 	@$(BIN)/python -m tools.controlplane build --node >/dev/null
 	$(BIN)/pytest tests/node -m node
 
-e2e: $(STAMP)  ## install the chart and break what it runs, with real pods; CLUSTER=kind with Docker, HELM=3
+e2e: $(STAMP)  ## the chart and all that it runs, on a node of this machine (root) or CLUSTER=kind; HELM=3
 	E2E_CLUSTER=$(CLUSTER) E2E_HELM=$(HELM) $(BIN)/pytest e2e -m e2e
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run

@@ -21,6 +21,7 @@ from tools.node.images import PYTHON, PYTHON_BUILDER, build_image, debian_base, 
 _SHARED = ("LICENSE", "README.md", "client", "crds", "operator", "provider", "pyproject.toml", "requirements")
 """What both Containerfiles copy."""
 _BASE, _BUILDER = "localhost/astrabox-python:run", "localhost/astrabox-python:build"
+_KEPT = 4
 _CERTIFICATES = "/certs"
 
 
@@ -61,8 +62,10 @@ def archived(source: Source, environ: Mapping[str, str]) -> Path:
     Raises `ImageError`.
     """
     archive = image_archive(source.tag())
-    if not archive.exists():
-        _forget_older(archive, source)
+    if archive.exists():
+        archive.touch()
+    else:
+        forget_unused(archive.parent, source.name)
         base, builder = debian_base(_BASE, PYTHON), debian_base(_BUILDER, PYTHON_BUILDER)
         arguments, volumes = pip_settings(environ)
         build_image(
@@ -85,6 +88,16 @@ def pip_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]
         return arguments, []
     path = Path(certificates)
     return arguments | {"PIP_CERT": f"{_CERTIFICATES}/{path.name}"}, [f"{path.parent}:{_CERTIFICATES}:ro"]
+
+
+def forget_unused(folder: Path, name: str) -> None:
+    """Remove all archives of an image but those that were used last: each is a quarter of a gigabyte.
+
+    Several are kept, since several work trees may share the folder.
+    """
+    found = sorted(folder.glob(f"localhost_{name}_????????????.tar"), key=lambda path: path.stat().st_mtime)
+    for path in found[:-_KEPT]:
+        path.unlink(missing_ok=True)
 
 
 def docker_build_command(source: Source) -> list[str]:
@@ -114,12 +127,6 @@ def check_programs(names: Sequence[str], path: str) -> None:
             f"{', '.join(missing)} not found: install it, or leave CLUSTER=kind out to use a node of "
             "this machine's own (root, Debian)."
         )
-
-
-def _forget_older(archive: Path, source: Source) -> None:
-    """Each is a quarter of a gigabyte, and of an older tree."""
-    for each in archive.parent.glob(f"localhost_{source.name}_????????????.tar"):
-        each.unlink(missing_ok=True)
 
 
 def _files(path: Path) -> Iterator[Path]:

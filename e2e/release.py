@@ -117,8 +117,8 @@ def deploy_hosts(release: Release, images: Images, change: Mapping[str, Any] | N
 
 
 def remove(cluster: Cluster, namespace: str) -> None:
-    """Remove a namespace, and the definitions that an uninstall keeps."""
-    cluster.kubectl("delete", "namespace", namespace, "--timeout=110s")
+    """Remove a namespace, whose pods may take their time, and the definitions that an uninstall keeps."""
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
     cluster.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=astrabox", "--timeout=60s")
 
 

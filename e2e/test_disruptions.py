@@ -8,11 +8,11 @@ from e2e.minutely import Minutely, start_minutely
 from e2e.release import Release
 from e2e.waiting import before_next_minute
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 OPERATORS = ("-l", "app.kubernetes.io/component=operator")
-LATE_SECONDS = 40.0
-"""A Lease of 15 s runs out, then a pod starts on a slow machine. The goal for operators that go is 15 s."""
+LATE_SECONDS = 60.0
+"""A Lease of 15 s runs out, and a pod starts meanwhile: 20 s on two idle cores."""
 
 
 @pytest.fixture(scope="module")

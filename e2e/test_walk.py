@@ -12,7 +12,7 @@ from e2e.hosts import HandlerCall, HostPod
 from e2e.release import Release
 from e2e.waiting import now, until, wait_for, whole_minute
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 PAUSE_VISIBLE = timedelta(seconds=5)
 PROMPT = {"agent": "reporter", "prompt": "Summarise yesterday", "temperature": 1.0}
@@ -93,13 +93,12 @@ def test_a_run_whose_pod_is_killed_goes_on_in_the_other(release: Release) -> Non
     release.kubectl("delete", "pod", lost.name, "--force", "--grace-period=0")
     done = completed(heir, "cut-off", run_id, within=60)
     calls = calls_for(release, run_id)
-    assert [(call.host, call.call, call.phase) for call in calls if call.phase != "error"] == [
+    assert [(call.host, call.call, call.phase) for call in calls] == [
         (lost.name, "start_session", "begin"),
         (lost.name, "start_session", "end"),
         (lost.name, "admit_turn", "begin"),
         (heir.name, "admit_turn", "begin"),
         (heir.name, "admit_turn", "end"),
     ]
-    assert calls[-1].session_id is None or calls[-1].session_id == hanging.session_id
-    assert done.session_id == hanging.session_id
+    assert {call.session_id for call in calls[1:]} == {hanging.session_id} == {done.session_id}
     assert len(release.hosts) == 2, "another pod has taken the place of the one that was killed"

@@ -49,10 +49,12 @@ def _tests(claims: list[tuple[str, str]]) -> str:
 
 def _claims() -> defaultdict[str, list[tuple[str, str]]]:
     claims: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+    paths = {path: path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    paths |= {path: path.relative_to(ROOT) for path in (ROOT / "e2e").glob("test_*.py")}
+    for path, name in sorted(paths.items(), key=lambda pair: pair[1]):
         for test, text in _texts(path.read_text()):
             for entry in sorted(set(_ENTRY.findall(text))):
-                claim = (path.relative_to(ROOT / "tests").as_posix(), test)
+                claim = (name.as_posix(), test)
                 if claim not in claims[entry]:
                     claims[entry].append(claim)
     return claims

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from tests.apiserver.provider.handlers import Instant, rule
 from tests.apiserver.provider.scenery import QUICK, Place
+from tests.apiserver.provider.stored import names
 from tools.controlplane import Cluster
 
 
@@ -72,7 +74,7 @@ async def test_namespace_without_an_operator(
 
 
 async def test_each_right_that_is_missing_is_named(
-    control_plane: Cluster, place: Place, namespace: str
+    control_plane: Cluster, place: Place, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And with all of them the provider runs: nothing more is used than the table says."""
     variables = account(control_plane, namespace)
@@ -83,7 +85,8 @@ async def test_each_right_that_is_missing_is_named(
             f"the account may not {missing} in namespace {namespace}"
         ]
     grant(control_plane, namespace, PROVIDER_PERMISSIONS)
-    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=QUICK)
+    timing = replace(QUICK, recently=0.0)
+    provider = KubernetesSchedulerProvider(environ=place.environ | variables, timing=timing)
     provider.configure(repository_backend=object())
     await provider.start(Instant())
     await provider.reconcile([rule()])
@@ -93,7 +96,13 @@ async def test_each_right_that_is_missing_is_named(
     orphan = await place.create_run()
     await place.until_phase(orphan, "Succeeded")
     await provider.delete("d")
+    await provider.apply(rule("unlisted"))
+    await provider.reconcile([])
+    assert "unlisted" not in await names(place)
     await provider.stop()
+    (lease,) = [each for each in await place.api.leases.list() if each.role == "provider"]
+    assert lease.released
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from e2e.images import HOST, OPERATOR, Source, check_programs, docker_build_command, pip_settings
+from e2e.images import (
+    HOST,
+    OPERATOR,
+    Source,
+    check_programs,
+    docker_build_command,
+    forget_unused,
+    pip_settings,
+)
 from tools.controlplane.errors import BuildError
 from tools.generated.paths import ROOT
 
@@ -53,6 +62,20 @@ def test_pip_of_a_build_uses_our_index_and_certificates() -> None:
     arguments, volumes = pip_settings({"PIP_INDEX_URL": "https://i.invalid/", "PIP_CERT": "/etc/ssl/ca.crt"})
     assert arguments == {"PIP_INDEX_URL": "https://i.invalid/", "PIP_CERT": "/certs/ca.crt"}
     assert volumes == ["/etc/ssl:/certs:ro"]
+
+
+def test_the_archives_that_were_used_last_are_kept(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"localhost_image_{number:012x}.tar").touch()
+        os.utime(tmp_path / f"localhost_image_{number:012x}.tar", (100 - number, 100 - number))
+    (tmp_path / "localhost_image_0.1.0.tar").touch()
+    (tmp_path / "localhost_other_000000000000.tar").touch()
+    forget_unused(tmp_path, "image")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted(
+        [f"localhost_image_{number:012x}.tar" for number in range(4)]
+        + ["localhost_image_0.1.0.tar", "localhost_other_000000000000.tar"]
+    )
 
 
 def test_docker_builds_both_from_the_root() -> None:

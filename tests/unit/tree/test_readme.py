@@ -9,7 +9,9 @@ README = (ROOT / "README.md").read_text()
 
 def test_every_test_that_the_readme_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", README))
-    sources = [path.read_text() for folder in ("tests", "contract") for path in (ROOT / folder).rglob("*.py")]
+    sources = [
+        path.read_text() for folder in ("tests", "e2e", "contract") for path in (ROOT / folder).rglob("*.py")
+    ]
     defined = set(re.findall(r"def (test_\w+)", "\n".join(sources)))
     assert len(named) > 20
     assert named <= defined, named - defined
