@@ -140,34 +140,43 @@ SCHEDULE_RULES = (
     ),
 )
 
+# Names begin with the id, so the id itself is for those that no name can hold.
+_DEPLOYMENT = Column("Deployment", ".spec.deploymentId", wide=True, description="Id as AstraBox wrote it")
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
 SCHEDULE_COLUMNS = (
-    Column("Deployment", ".spec.deploymentId", description="Id of the AstraBox Deployment"),
     Column("Cron", ".spec.cron"),
     Column("Zone", ".spec.timeZone"),
     Column("Enabled", ".spec.enabled", "boolean"),
     Column("Last due", ".status.lastDueTime", description="Latest due time that has its run, UTC"),
     Column("Next due", ".status.nextDueTime", description="Next due time, UTC; empty while disabled"),
     Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
-    Column("Reason", ".status.conditions[?(@.type=='Ready')].reason", wide=True),
+    Column("Reason", ".status.conditions[?(@.type=='Ready')].reason", description="Why it is ready or not"),
+    _DEPLOYMENT,
     Column("Skipped", ".status.skipped.count", "integer", wide=True),
     Column("Last skipped", ".status.skipped.lastDueTime", wide=True),
     Column("Why skipped", ".status.skipped.reason", wide=True),
     Column("Last run", ".status.lastRun", wide=True),
-    Column("Age", ".metadata.creationTimestamp", "date"),
+    _AGE,
 )
 
 RUN_COLUMNS = (
-    Column("Deployment", ".spec.deploymentId", description="Id of the AstraBox Deployment"),
     Column("Trigger", ".spec.trigger"),
     Column("Phase", ".status.phase"),
+    Column(
+        "Reason",
+        ".status.conditions[?(@.type=='Finished')].reason",
+        description="How it ended; empty until then",
+    ),
     Column("Due", ".spec.dueTime", description="Due time, UTC; empty for manual and replay"),
     Column("Session", ".status.sessionId"),
     Column("Attempts", ".status.attempts", "integer"),
+    _DEPLOYMENT,
     Column("Turn", ".status.turnId", wide=True),
     Column("Assignee", f".metadata.labels.{labels.GROUP.replace('.', chr(92) + '.')}/assignee", wide=True),
     Column("Next attempt", ".status.nextAttemptTime", wide=True),
     Column("Error", ".status.lastError", wide=True),
-    Column("Age", ".metadata.creationTimestamp", "date"),
+    _AGE,
 )
 
 SCHEDULE_SELECTABLE = (".spec.deploymentId", ".spec.enabled")

@@ -89,12 +89,18 @@ class ObjectMeta(KubernetesModel):
 class Condition(KubernetesModel):
     """A condition in the shape of metav1.Condition (kstatus and `kubectl wait` read it)."""
 
-    type: str = Field(max_length=64)
-    status: Literal["True", "False", "Unknown"]
-    reason: Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", max_length=128)]
-    message: Annotated[str, Field(max_length=2048)] = ""
-    observed_generation: int | None = None
-    last_transition_time: UtcTime
+    type: str = Field(max_length=64, description="What is or is not so.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it is so.")
+    reason: str = Field(
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        max_length=128,
+        description="Why, in one word for programs.",
+    )
+    message: str = Field(default="", max_length=2048, description="Why, for people, and what to do.")
+    observed_generation: int | None = Field(
+        default=None, description="The generation of the spec that this is about."
+    )
+    last_transition_time: UtcTime = Field(description="When the status became another one.")
 
 
 def with_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:

@@ -36,8 +36,8 @@ class Origin(KubernetesModel):
     confirmed_at: UtcTime | None = Field(
         default=None, description="When the read began that showed the schedule enabled."
     )
-    schedule_uid: str | None = Field(default=None, max_length=64)
-    schedule_generation: int | None = None
+    schedule_uid: str | None = Field(default=None, max_length=64, description="The schedule that was due.")
+    schedule_generation: int | None = Field(default=None, description="The state of its spec.")
 
 
 class RunSpec(KubernetesModel):
@@ -58,7 +58,9 @@ class RunSpec(KubernetesModel):
 
 
 class RunStatus(KubernetesModel):
-    """What happened to it. Changed only through `transitions`, which never goes backwards."""
+    """What became of it; nothing here goes backwards."""
+
+    # Changed only through `transitions`.
 
     phase: Annotated[
         Phase | str,
@@ -74,14 +76,18 @@ class RunStatus(KubernetesModel):
     assignee: str | None = Field(default=None, max_length=253, description="Who made the latest attempt.")
     session_id: str | None = Field(default=None, max_length=1024, description="AstraBox Session; set once.")
     turn_id: str | None = Field(default=None, max_length=1024, description="AstraBox turn; set once.")
-    command_id: str | None = Field(default=None, max_length=1024)
+    command_id: str | None = Field(default=None, max_length=1024, description="AstraBox command; set once.")
     started_at: UtcTime | None = Field(default=None, description="Start of the first attempt.")
-    finished_at: UtcTime | None = None
+    finished_at: UtcTime | None = Field(default=None, description="When the phase became a final one.")
     next_attempt_time: UtcTime | None = Field(
         default=None, description="Not before this time; while Retrying."
     )
-    last_error: str | None = Field(default=None, max_length=MAX_ERROR_LENGTH)
-    conditions: tuple[Condition, ...] = ()
+    last_error: str | None = Field(
+        default=None, max_length=MAX_ERROR_LENGTH, description="Why the latest attempt failed, or the end."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(), description="Finished, Succeeded and Failed; absent until it has ended."
+    )
 
     @field_validator("phase")
     @classmethod
@@ -110,7 +116,7 @@ class RunStatus(KubernetesModel):
 
 
 class RunInvocation(KubernetesModel):
-    """The custom resource `runinv`; its name is the run id."""
+    """One run of an AstraBox Deployment; its name is the run id."""
 
     api_version: Literal["scheduler.astrabox.io/v1"] = "scheduler.astrabox.io/v1"
     kind: Literal["RunInvocation"] = "RunInvocation"

@@ -82,7 +82,9 @@ class Skipped(KubernetesModel):
 class ScheduleStatus(KubernetesModel):
     """What the operator saw and did; of fixed size whatever the number of runs."""
 
-    observed_generation: int | None = None
+    observed_generation: int | None = Field(
+        default=None, description="The generation of the spec that the rest of this status is about."
+    )
     last_due_time: UtcTime | None = Field(default=None, description="The latest due time that has its run.")
     last_run: str | None = Field(default=None, max_length=253, description="Name of that run.")
     next_due_time: UtcTime | None = Field(default=None, description="In UTC; absent while disabled.")
@@ -91,11 +93,13 @@ class ScheduleStatus(KubernetesModel):
         default=None, max_length=16, description="Fingerprint of the observed time rule."
     )
     skipped: Skipped | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...] = Field(
+        default=(), description="Ready: it can fire, or it is disabled in order. Suspended: it is disabled."
+    )
 
 
 class DeploymentSchedule(KubernetesModel):
-    """The custom resource `dsched`; its name is `names.deployment_key(spec.deployment_id)`."""
+    """The time rule of one AstraBox Deployment, whose id is its name, or is in it; and what became of it."""
 
     api_version: Literal["scheduler.astrabox.io/v1"] = "scheduler.astrabox.io/v1"
     kind: Literal["DeploymentSchedule"] = "DeploymentSchedule"

@@ -1,6 +1,6 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -20,6 +20,8 @@ from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
 
+MAX_GAPS: Final = 8
+"""So many are kept apart until they can be told; whatever alternates for longer is told in one."""
 _TICK: Final = timedelta(microseconds=1)
 
 
@@ -33,7 +35,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Due times skipped in one outage."""
+    """Due times skipped in one outage: one after the other, and for one reason."""
 
     first: datetime
     last: datetime
@@ -66,7 +68,7 @@ class Entry:
     skipped: Skipped | None = None
     trouble: Problem | None = None  # of the latest attempt to create a run
     failures: int = 0
-    gap: Gap | None = field(default=None)
+    gaps: tuple[Gap, ...] = ()  # not told yet
     owed: tuple[datetime, ...] = ()
     looked_back: frozenset[datetime] = frozenset()
 
@@ -131,9 +133,7 @@ class Entry:
             return False
         self.looked_back |= set(owed)
         self.owed = tuple(sorted({*self.owed, *owed}))
-        if self.gap is not None and self.gap.reason is SkipReason.NO_PROVIDER:
-            left = self._still_skipped(self.gap.first, self.gap.last)
-            self.gap = replace(self.gap, first=left[0], last=left[-1], count=len(left)) if left else None
+        self.gaps = tuple(left for gap in self.gaps if (left := self._left_of(gap)) is not None)
         self.plan()
         return True
 
@@ -175,10 +175,11 @@ class Entry:
             self.skipped = Skipped(
                 count=before.count + counted, last_due_time=last, reason=reason.value, unproven_since=since
             )
-        if self.gap is None:
-            self.gap = Gap(first, last, count, reason)
+        gap = self.gaps[-1] if self.gaps else None
+        if gap is None or (self._is_over(gap, reason) and len(self.gaps) < MAX_GAPS):
+            self.gaps += (Gap(first, last, count, reason),)
         else:
-            self.gap = Gap(self.gap.first, last, self.gap.count + count, reason)
+            self.gaps = (*self.gaps[:-1], Gap(gap.first, last, gap.count + count, reason))
         self.failures = 0
         self._settle(last)
 
@@ -186,6 +187,17 @@ class Entry:
         """Every due time up to `instant` is settled; those that were missed are counted apart."""
         self.failures = 0
         self._settle(instant)
+
+    def _is_over(self, gap: Gap, reason: SkipReason) -> bool:
+        """Whether a skip for this reason is in another gap: the reason is another, or one has fired since."""
+        return gap.reason != reason or (self.last_due is not None and self.last_due > gap.last)
+
+    def _left_of(self, gap: Gap) -> Gap | None:
+        """What is still skipped of it; None if nothing is."""
+        if gap.reason is not SkipReason.NO_PROVIDER:
+            return gap
+        left = self._still_skipped(gap.first, gap.last)
+        return replace(gap, first=left[0], last=left[-1], count=len(left)) if left else None
 
     def _settle(self, due: datetime) -> None:
         self.cursor = max(self.cursor, due)

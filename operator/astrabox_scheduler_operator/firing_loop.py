@@ -67,7 +67,7 @@ class _Uncounted:
 class FiringLoop:
     """Decides and fires for all schedules in the index that are this operator's share.
 
-    `tell_gap` is called once per schedule and outage, when the outage is over. `idle` is set while
+    `tell_gap` is called once per schedule and gap, when the outage is over. `idle` is set while
     no burst is in progress.
     """
 
@@ -189,9 +189,10 @@ class FiringLoop:
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
             over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
-            if entry.gap is not None and over:
-                gap, entry.gap = entry.gap, None
-                self._tell_gap(entry, gap)
+            if entry.gaps and over:
+                gaps, entry.gaps = entry.gaps, ()
+                for gap in gaps:
+                    self._tell_gap(entry, gap)
 
     def _look_back(self, entry: Entry, now: datetime, plan: _Plan) -> None:
         """What was skipped while a process was cut off fires late once that has shown that it was there."""

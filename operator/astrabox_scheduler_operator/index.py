@@ -136,7 +136,7 @@ class ScheduleIndex:
         if old is not None:
             entry.cursor = max(entry.cursor, old.cursor)
             entry.last_due, entry.last_run, entry.skipped = old.last_due, old.last_run, old.skipped
-            entry.gap = old.gap
+            entry.gaps = old.gaps
             entry.looked_back = old.looked_back - set(old.owed)
         entry.adopt(schedule.status, now)
         entry.plan()

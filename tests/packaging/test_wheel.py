@@ -171,3 +171,21 @@ def test_base_works_on_astraboxs_python_with_its_pins(wheel: Path, environment: 
     assert output(
         python, "import astrabox_scheduler_kubernetes as k; print(k.KubernetesSchedulerProvider.name)"
     ) == ("kubernetes")
+
+
+def test_what_the_provider_adds_leaves_alone_what_astrabox_pins(
+    wheel: Path, environment: Environment
+) -> None:
+    """The way of docs/install.md into AstraBox's image: the lock and the wheel, each without dependencies."""
+    pins = [f"{name}=={version}" for name, version in ASTRABOX_PINS.items()]
+    python = environment(*pins)
+    before = json.loads(output(python, DISTRIBUTIONS))
+    install = ("pip", "install", "--quiet", "--python", str(python), "--no-deps")
+    uv(*install, "--require-hashes", "--requirement", str(ROOT / "requirements" / "astrabox.lock"))
+    uv(*install, str(wheel))
+    uv("pip", "check", "--python", str(python))
+    after = json.loads(output(python, DISTRIBUTIONS))
+    assert {name: after[name] for name in ASTRABOX_PINS} == ASTRABOX_PINS
+    assert "kopf" not in after
+    assert before.keys() < after.keys()
+    output(python, "import astrabox_scheduler_client.api")

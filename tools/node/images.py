@@ -79,7 +79,7 @@ def debian_base(tag: str, packages: Sequence[str] = PYTHON, *, progress: Progres
             with tempfile.TemporaryDirectory(prefix="astrabox-base-") as scratch:
                 _bootstrap(Path(scratch) / "root.tar", release, packages, shown)
                 _build(kept, _written(scratch, _DEBIAN), Path(scratch), (), shown)
-        _run(_buildah("tag", kept, tag), shown)
+        _run(buildah_command("tag", kept, tag), shown)
     return tag
 
 
@@ -101,7 +101,7 @@ def base_key(packages: Sequence[str], release: str) -> str:
 
 def drop_image(tag: str) -> None:
     """Remove an image from buildah's folder; its archive stays."""
-    _run(_buildah("rmi", tag), Progress())
+    _run(buildah_command("rmi", tag), Progress())
 
 
 def image_archive(tag: str) -> Path:
@@ -154,28 +154,29 @@ def _bootstrap(target: Path, release: str, packages: Sequence[str], progress: Pr
 
 
 def _build(tag: str, containerfile: Path, context: Path, flags: Sequence[str], progress: Progress) -> None:
-    command = _buildah(
+    command = buildah_command(
         "build", "--isolation=chroot", f"--tag={tag}", f"--file={containerfile.resolve()}", *flags
     )
     _run([*command, str(context.resolve())], progress)
-    _run(_buildah("rmi", "--prune"), progress)  # the image that had this tag before
+    _run(buildah_command("rmi", "--prune"), progress)  # the image that had this tag before
 
 
 def _archive(tag: str, progress: Progress) -> Path:
     path = image_archive(tag)
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=_folder()) as scratch:
         draft = Path(scratch) / "image.tar"
-        _run(_buildah("push", "--quiet", tag, f"docker-archive:{draft}:{tag}"), progress)
+        _run(buildah_command("push", "--quiet", tag, f"docker-archive:{draft}:{tag}"), progress)
         draft.replace(path)
     return path
 
 
 def _exists(tag: str) -> bool:
-    command = _buildah("inspect", "--type=image", tag)
+    command = buildah_command("inspect", "--type=image", tag)
     return subprocess.run(command, env=_environ(), capture_output=True, check=False).returncode == 0
 
 
-def _buildah(*arguments: str) -> list[str]:
+def buildah_command(*arguments: str) -> list[str]:
+    """A command of buildah on the folder in which the images of this module are."""
     storage = _folder() / "storage"
     places = [f"--root={storage / 'root'}", f"--runroot={storage / 'run'}"]
     return ["buildah", "--storage-driver=vfs", *places, *arguments]

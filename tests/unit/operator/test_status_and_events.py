@@ -1,6 +1,7 @@
 """What is written about schedules: their status and Events."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -255,6 +256,34 @@ async def test_an_outage_of_astrabox_is_told_when_it_is_over(world: World) -> No
     assert note.startswith("5 due times were skipped, from 2026-06-01T12:01:00Z to 2026-06-01T12:05:00Z")
     assert "no AstraBox process was running" in note
     assert status(world).skipped is None, "the status is written apart"
+
+
+async def test_gaps_of_two_reasons_are_told_apart(world: World) -> None:
+    """OB-05: nobody was there, then operators were away; and what has fired in between is in neither."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:40"))
+    for minute in (1, 2):
+        await operator.at(at(f"12:0{minute}:30"))
+    world.provider("astrabox-2", at("12:02:35"), until=at("12:03:30"))
+    await operator.at(at("12:03"))
+    assert world.runs.stored.keys() == {"a-20260601t1203z"}
+    await operator.at(at("12:04:30"))
+    world.provider("astrabox-3", at("12:04:40"))
+    await operator.at(at("12:20:30"))
+    await operator.at(at("12:20:40"))
+    await operator.reporter.flush()
+    notes = [note for _, _, note in operator.events.written]
+    assert [re.split(r"[:,.] ", note.replace("2026-06-01T", ""))[:3] for note in notes] == [
+        ["2 due times were skipped", "from 12:01:00Z to 12:02:00Z", "no AstraBox process was running"],
+        ["1 due time was skipped", "at 12:04:00Z", "no AstraBox process was running"],
+        [
+            "6 due times were skipped",
+            "from 12:05:00Z to 12:10:00Z",
+            "they could not be fired within the catch-up window",
+        ],
+    ]
 
 
 async def test_normal_runs_make_no_events(world: World) -> None:
