@@ -10,7 +10,8 @@ from tools.controlplane.errors import ContextError
 from tools.controlplane.recipe import HELM, HELM_3
 
 VERSION_VARIABLE = "E2E_HELM"
-TIMEOUT_SECONDS = 300.0
+TIMEOUT_SECONDS = 360.0
+"""Longer than its own limit for --wait, after which it says what was not ready."""
 _KITS = {"": HELM, "4": HELM, "3": HELM_3}
 
 

@@ -46,6 +46,10 @@ class Minutely:
         assert wanted <= counts.keys() <= due_times, "a run for each due time, and for no other"
         self._check_calls({run["metadata"]["name"]: run["status"] for run in runs if _key(run) in wanted})
 
+    def creators(self, due: datetime) -> set[str]:
+        """Lease names of the operators that have fired this due time."""
+        return {run["spec"]["createdBy"]["identity"] for run in self._runs() if _key(run)[1] == due}
+
     def lateness(self) -> float:
         """Seconds between due time and creation, of the latest of all."""
         created = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from astrabox_scheduler_crds.labels import ROLE_LABEL
 from e2e.minutely import Minutely, start_minutely
 from e2e.release import Release
 from e2e.waiting import before_next_minute
@@ -21,10 +22,13 @@ def minutely(release: Release) -> Minutely:
 
 
 def test_operators_that_are_killed_at_a_due_time_lose_nothing(release: Release, minutely: Minutely) -> None:
-    due = before_next_minute(2.0)
+    leases = release.objects("leases", "-l", f"{ROLE_LABEL}=operator")
+    due = before_next_minute(8.0)
     release.kubectl("delete", "pod", *OPERATORS, "--force", "--grace-period=0")
     release.rolled_out(release.operator)
     minutely.check(due)
+    killed = {each["metadata"]["name"] for each in leases}
+    assert minutely.creators(due).isdisjoint(killed), "the test needs them to be gone at the due time"
     assert minutely.lateness() < LATE_SECONDS
 
 
