@@ -11,7 +11,6 @@ from typing import Any, Final
 from e2e.install_stage import InstallStage
 from e2e.waiting import now, until, wait_for, whole_minute
 
-DEPLOYMENT: Final = "nightly-report"
 _HUNG: Final = "cut-off"
 _SKIPPED: Final = {"NoAstraBoxProcess", "OutsideCatchUpWindow"}
 _LEASES: Final = ("leases", "-l", "scheduler.astrabox.io/role")

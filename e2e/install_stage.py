@@ -30,6 +30,7 @@ from tools.node.images import (
 )
 
 NAME: Final = "astrabox-scheduler"
+DEPLOYMENT: Final = "nightly-report"
 REGISTRY, VERSION = "localhost/page", "0.1.0"
 """Images of the page are told from those of the suite by this."""
 BUILT: Final = tuple(
@@ -118,7 +119,7 @@ def own_values(namespace: str, run: str) -> dict[str, str]:
         "ASTRABOX_PODS": ASTRABOX_PODS,
         "REGISTRY": REGISTRY,
         "VERSION": VERSION,
-        "DEPLOYMENT": "nightly-report",
+        "DEPLOYMENT": DEPLOYMENT,
         "RUN": run,
     }
 

@@ -17,13 +17,12 @@ import yaml
 
 from astrabox.seams.scheduler import Schedule
 from e2e.install_restore import begin_runs, check_restored, lose_everything, remember_backup
-from e2e.install_stage import NAME, InstallStage, deploy_astrabox
+from e2e.install_stage import DEPLOYMENT, NAME, InstallStage, deploy_astrabox
 from e2e.release import HOSTS
 from e2e.waiting import until
 from tools.controlplane import KubectlError
 from tools.generated.paths import ROOT
 
-DEPLOYMENT: Final = "nightly-report"
 OPERATORS: Final = 2
 GRACE_SECONDS: Final = 45
 CRDS: Final = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
