@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.faults.stage.plane import ensure_programs, fault_plane
 from tests.faults.stage.rig import OpenRig, Rig
 from tools.controlplane import ControlPlane, ControlPlaneError
 
+_STARTING = 3
+"""Control planes that start at the same time: what two cores are busy with."""
 _FAILED = pytest.StashKey[bool]()
 
 os.environ.setdefault("SEED", str(random.SystemRandom().randrange(10**9)))  # workers inherit it
@@ -29,8 +32,8 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, so that none of them begins when the others have ended.
 
-    `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one.
-    The group of those that need both cores comes first of all, and one worker has it.
+    `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one. The
+    last of the second is the group of those that need both cores: it begins when the rush of the start is over.
     """
     if not all(item.get_closest_marker("faults") for item in items):
         return
@@ -38,9 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item for item in items if not item.get_closest_marker("xdist_group")]
     others.sort(key=_seconds, reverse=True)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    longest, others = others[: workers - 1], others[workers - 1 :]
-    shortest, others = others[len(others) - workers :], others[: len(others) - workers]
-    items[:] = [*grouped, *longest, *shortest, *others]
+    longest, others = others[:workers], others[workers:]
+    shortest, others = others[len(others) - workers + 1 :], others[: len(others) - workers + 1]
+    items[:] = [*longest, *shortest, *grouped, *others]
 
 
 def _seconds(item: pytest.Item) -> float:
@@ -79,9 +82,16 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def plane() -> Iterator[ControlPlane]:
-    """A control plane with our resources; a test may end its parts, the next rig starts them again."""
-    with fault_plane() as cluster:
+def plane(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with our resources; a test may end its parts, the next rig starts them again.
+
+    All workers begin at once. A few control planes that start side by side are sooner ready than all of them.
+    """
+    turn = int(worker_id.removeprefix("gw")) % _STARTING if worker_id.startswith("gw") else 0
+    with ExitStack() as running:
+        with (tmp_path_factory.getbasetemp().parent / f"start-{turn}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            cluster = running.enter_context(fault_plane())
         yield cluster
 
 

@@ -172,6 +172,10 @@ class Actors:
         """The end of its log."""
         return self.processes.log_tail(name, lines)
 
+    def said(self, name: str) -> str:
+        """All of its log, with long lines whole."""
+        return self.processes.log(name).read_text(errors="replace")
+
     async def health(self, name: str, page: HealthPage) -> tuple[int, str]:
         """Status code and text of what an operator says of itself; 0 if nobody listens. Raises KeyError."""
         try:

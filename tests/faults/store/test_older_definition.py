@@ -50,7 +50,7 @@ async def test_older_definitions_are_named_and_replaced_under_live_objects(rig: 
         await rig.until(told, 30, "the operator says what it lacks")
         await rig.start_host("host-1", ready=False)
         code = await rig.ended("host-1", within=60)
-        said = rig.actors.log("host-1", 60)
+        said = rig.actors.said("host-1")
         assert code == 1
         for each in (*LACKING, *(path for paths in NEWEST.values() for path in paths)):
             assert each in said, each
