@@ -188,11 +188,15 @@ class FiringLoop:
             self._look_back(entry, now, plan)
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
-            over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
-            if entry.gaps and over:
+            if entry.gaps and attended and self._is_over(entry, now):
                 gaps, entry.gaps = entry.gaps, ()
                 for gap in gaps:
                     self._tell_gap(entry, gap)
+
+    def _is_over(self, entry: Entry, now: datetime) -> bool:
+        """Whether no due time will soon join those that were skipped; what fails now may yet be skipped, too."""
+        soon = now if entry.trouble is None else now + self._window
+        return entry.next_due is None or entry.next_due > soon
 
     def _look_back(self, entry: Entry, now: datetime, plan: _Plan) -> None:
         """What was skipped while a process was cut off fires late once that has shown that it was there."""

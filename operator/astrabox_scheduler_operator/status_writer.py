@@ -21,7 +21,9 @@ MIN_INTERVAL_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 30.0
 """Behind a burst that does not end, a status still comes this often."""
-_TOLD_BY_EVENT: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_OF_THE_SCHEDULE: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_OF_A_DUE_TIME: Final = frozenset({"QuotaExceeded", "CreateForbidden", "CreateRefused"})
+_TOLD_BY_EVENT: Final = _OF_THE_SCHEDULE | _OF_A_DUE_TIME
 _LOG = logging.getLogger(__name__)
 
 
@@ -113,8 +115,9 @@ class StatusWriter:
         else:
             self._took(index, entry, stored, wanted)
             # Compared with what was there at the start: the watch may be back before the answer is.
-            if entry.problem is not None and _is_news(before, wanted):
-                self._tell(entry, entry.problem)
+            told = entry.problem or entry.trouble
+            if told is not None and _is_news(before, wanted):
+                self._tell(entry, told)
             return True
         return False
 
