@@ -255,6 +255,7 @@ class Operator:
         for task in tasks.values():
             task.cancel()
         await asyncio.wait(tasks.values())
+        self.firing.tell_rest()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.status.flush(self.index)
