@@ -192,7 +192,9 @@ def edit(world: World, cron: str) -> None:
     stored = world.schedules.stored["a"]
     since = next_change(stored, world.now)
     earlier = replaced(stored, since, world.now, enabled=True)
-    world.schedules.put("a", active_since=since, earlier_rules=earlier, payload=stored.spec.payload, cron=cron)
+    world.schedules.put(
+        "a", active_since=since, earlier_rules=earlier, payload=stored.spec.payload, cron=cron
+    )
 
 
 def entry_of(operator: Operator) -> Entry:
