@@ -219,7 +219,7 @@ async def test_disabled_schedules_that_went_unseen_are_forgotten(world: World) -
 
 
 async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
-    """One after the other, 500 slow reads would take longer than an operator without a sweep is left alive."""
+    """One by one, 500 slow reads take longer than an operator without a sweep is left alive."""
     operator = world.operator()
     names = [f"s{number}" for number in range(50)]
     for name in names:
