@@ -107,7 +107,9 @@ STORE: Final = (
     Mutation(
         name="late-answers",
         taken_out="the operator's doubt in a read that is older than what the watch has brought since",
-        edits=((f"{OPERATOR}/index.py", "if current is not over:", "if current is None and over is not None:"),),
+        edits=(
+            (f"{OPERATOR}/index.py", "if current is not over:", "if current is None and over is not None:"),
+        ),
         tests=(
             f"{_UNIT}/operator/test_index.py::test_a_read_that_is_answered_late_undoes_nothing",
             f"{_UNIT}/operator/test_one_bad_answer.py::test_a_due_time_survives_an_edit_during_its_own_read",
