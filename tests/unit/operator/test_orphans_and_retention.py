@@ -285,8 +285,51 @@ async def test_an_error_of_a_delete_is_raised_as_itself(world: World, error: Api
     with pytest.raises(type(error)) as raised:
         await retention.prune(START)
     assert raised.value is error
-    assert len(tries) <= 4, "no more than were in flight"
+    assert len(tries) <= 6, "no more than were in flight when the third had failed"
     assert operator.sample("runs_deleted_total") == (0 if what == "runs" else 8)
+
+
+async def test_one_delete_that_fails_holds_up_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FI-14: the oldest run cannot be deleted for a while; what follows it goes, and so do the Leases."""
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 9, newest=START - HOUR)
+    retention, store = retention_of(operator, 1, lease("old", "provider", START - HOUR))
+    real = world.runs.delete
+    bad = min(world.runs.stored.values(), key=lambda run: str(run.metadata.creation_timestamp)).metadata.name
+
+    async def delete(name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        if name == bad:
+            raise ServerError("HTTP 500", status=500)
+        await real(name, uid, resource_version)
+
+    world.runs.delete = delete  # type: ignore[method-assign]
+    for _ in range(3):
+        await retention.prune(START)
+    assert len(world.runs.stored) == 2
+    assert store.stored == {}
+    assert len([each for each in caplog.records if "cannot be deleted" in each.getMessage()]) == 1
+
+
+async def test_one_orphan_that_cannot_be_read_holds_up_no_other(world: World) -> None:
+    """FI-14: it is the first of them, and stays so."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    for number in range(4):
+        world.runs.put(run(f"a{number}-20260601t1201z", "12:01"))
+    real = world.runs.get
+
+    async def get(name: str) -> RunInvocation:
+        if name.startswith("a0"):
+            raise ServerError("HTTP 500", status=500)
+        return await real(name)
+
+    world.runs.get = get  # type: ignore[method-assign]
+    with pytest.raises(ServerError):
+        await orphans_of(operator).settle(at("12:15"))
+    phases = [each.status.phase for each in world.runs.stored.values()]
+    assert phases.count(Phase.CANCELLED) == 3
 
 
 async def test_runs_that_may_not_be_deleted_hold_up_no_other_and_are_told_once(
