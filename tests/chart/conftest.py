@@ -12,6 +12,8 @@ from tests.chart.promtool import Promtool
 from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
 from tools.controlplane.recipe import ALERTS, HELM, HELM_3
 
+CONTROLLERS = ("kube-controller-manager",)
+"""Of a node's kit the one that the tests of people's rights start."""
 KITS = {"helm-4": HELM, "helm-3": HELM_3}
 
 
@@ -20,6 +22,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     wanted = [*KITS.values()] if asked & {"helm", "newest_helm", "oldest_helm"} else []
     wanted += [ALERTS] if "promtool" in asked else []
+    wanted += [CONTROLLERS] if "aggregation" in asked else []
     if session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
