@@ -1,4 +1,4 @@
-"""What `helm test` runs in the operator's image: a schedule due in the next minute, and what operators make of it.
+"""What `helm test` runs: a schedule that is due in the next minute, and what the operators make of it.
 
 The schedule, the operators and the API server are the real ones. If an AstraBox process is there, the
 due time has to become one run, and AstraBox is asked for a Deployment that it does not know: it answers
@@ -35,8 +35,8 @@ SETTLED_SECONDS: Final = PRESENCE_SETTLE.total_seconds() + 40.0
 FINISHED_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 _NOBODY: Final = (
-    "set ASTRABOX_SCHEDULER_PROVIDER=kubernetes in its pods, and start them; if they run in another namespace, set "
-    "ASTRABOX_SCHEDULER_KUBERNETES_NAMESPACE there. If they run, their log says why they have no Lease"
+    "set ASTRABOX_SCHEDULER_PROVIDER=kubernetes in its pods, and start them; if they run in another namespace, "
+    "set ASTRABOX_SCHEDULER_KUBERNETES_NAMESPACE there. If they run, their log says why they have no Lease"
 )
 T = TypeVar("T")
 

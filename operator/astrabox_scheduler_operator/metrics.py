@@ -1,7 +1,7 @@
 """What Prometheus may ask for. No label holds a Deployment's id or anything of a payload.
 
-Every counter is there from the start, with each of its usual labels: Prometheus' `increase()` does not see the
-first value of a series. What is counted before the first scrape shows by the time of the start.
+Every counter is there from the start, with each of its usual labels: Prometheus' `increase()` does not see
+the first value of a series. What is counted before the first scrape shows by the time of the start.
 """
 
 import time

@@ -1,7 +1,7 @@
 """What operators count in a time, and which alert has to tell it when.
 
-Series are in promtool's notation, a value each 30 s: `3x20` is a 3 and twenty more, `_x20` twenty scrapes that
-did not come about. The time begins at 0; operators that run by then have started two hours before.
+Series are in promtool's notation, a value each 30 s: `3x20` is a 3 and twenty more, `_x20` twenty scrapes
+that did not come about. The time begins at 0; operators that run by then have started two hours before.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ CASES: Mapping[str, Case] = {
         silent=["10m", "10m30s", "11m", "20m"],
     ),
     "operators that once skipped some are scraped for the first time": Case(
-        "DueTimesLost", {STARTED: "_x20 -7200x100", LOST: "_x20 480x100"}, silent=["10m", "10m30s", "15m", "30m"]
+        "DueTimesLost",
+        {STARTED: "_x20 -7200x100", LOST: "_x20 480x100"},
+        silent=["10m", "10m30s", "15m", "30m"],
     ),
     "a rollout of operators that once skipped some": Case(
         "DueTimesLost",
@@ -131,7 +133,9 @@ CASES: Mapping[str, Case] = {
         ["10m", "25m"],
     ),
     "a thousand fire in time, after one that was late": Case(
-        "DueTimesLate", {STARTED: LONG_AGO, ALL: "1x20 1001x100", IN_TIME: "0x20 1000x100"}, silent=["10m", "11m"]
+        "DueTimesLate",
+        {STARTED: LONG_AGO, ALL: "1x20 1001x100", IN_TIME: "0x20 1000x100"},
+        silent=["10m", "11m"],
     ),
     "nobody is there": Case(
         "NobodyThere", {STARTED: LONG_AGO, NOBODY: "0x20 1x180", CANCELLED: "0x200"}, ["11m"], ["9m", "30m"]
@@ -158,9 +162,7 @@ CASES: Mapping[str, Case] = {
     "a watch misses a change": Case(
         "WatchStale", {STARTED: LONG_AGO, STALE: "2x20 3x180"}, ["11m"], ["9m", "30m"]
     ),
-    "a schedule is refused": Case(
-        "SchedulesRefused", {REFUSED: "0x20 1x30 0x100"}, ["21m"], ["19m", "30m"]
-    ),
+    "a schedule is refused": Case("SchedulesRefused", {REFUSED: "0x20 1x30 0x100"}, ["21m"], ["19m", "30m"]),
     "a schedule fails": Case("SchedulesFailing", {FAILING: "0x20 1x30 0x100"}, ["21m"], ["19m", "30m"]),
     "a schedule fails for a moment": Case("SchedulesFailing", {FAILING: "0x20 1x10 0x100"}, silent=["21m"]),
 }

@@ -52,7 +52,9 @@ ALL_ON: Mapping[str, Any] = {
     "tests": {"requireAstraBox": True},
 }
 """Everything that can be switched on beside each other, and each value that is passed through."""
-POD_MONITOR: Mapping[str, Any] = {"metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}}
+POD_MONITOR: Mapping[str, Any] = {
+    "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+}
 """What excludes the ServiceMonitor."""
 
 

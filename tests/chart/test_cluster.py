@@ -93,7 +93,12 @@ def test_a_pod_that_is_not_restricted_would_be_noticed(
     ],
 )
 def test_a_field_that_the_prometheus_operator_does_not_have_would_be_noticed(
-    newest_helm: Helm, own_cluster: ControlPlane, space: str, kind: str, path: tuple[str | int, ...], value: Any
+    newest_helm: Helm,
+    own_cluster: ControlPlane,
+    space: str,
+    kind: str,
+    path: tuple[str | int, ...],
+    value: Any,
 ) -> None:
     item: Any = named(newest_helm.render(ALL_ON, namespace=space), kind)
     place = item

@@ -46,7 +46,7 @@ CASES: Mapping[str, Case] = {
         False,
         ("--require-astrabox",),
         1,
-        "FAILED: the due time was skipped, because no AstraBox process is there: set ASTRABOX_SCHEDULER_PROVIDER",
+        "FAILED: the due time was skipped, because no AstraBox process is there: set ASTRABOX_SCHEDULER_PROV",
     ),
     "no operator": Case(False, False, (), 1, "FAILED: no operator holds a Lease: look at the log"),
 }

@@ -85,9 +85,7 @@ def test_alerts_can_be_chosen(helm: Helm) -> None:
 
 def shown(helm: Helm, namespace: str, release: str = RELEASE) -> tuple[str, Object]:
     """The file's name and the dashboard that a release brings."""
-    objects = helm.render(
-        {"metrics": {"dashboard": {"enabled": True}}}, namespace=namespace, release=release
-    )
+    objects = helm.render({"metrics": {"dashboard": {"enabled": True}}}, namespace=namespace, release=release)
     config = named(objects, "ConfigMap")
     assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     ((name, text),) = config["data"].items()

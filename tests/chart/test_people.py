@@ -1,4 +1,4 @@
-"""Who can install the chart and look at its objects, by Kubernetes' own roles and the controller that adds to them."""
+"""Who can install the chart and look at its objects: Kubernetes' own roles, and what is added to them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def space(aggregation: ControlPlane) -> Iterator[str]:
         aggregation.kubectl(
             "create", "rolebinding", role, "-n", name, f"--clusterrole={role}", f"--serviceaccount={account}"
         )
-    for role, right in (("admin", "create roles"), ("edit", "create deployments"), ("view", "get deployments")):
+    for role, right in (
+        ("admin", "create roles"),
+        ("edit", "create deployments"),
+        ("view", "get deployments"),
+    ):
         await_right(aggregation, name, role, right, there=True)
     yield name
     aggregation.discard_namespace(name)
@@ -96,14 +100,14 @@ def test_with_the_aggregated_roles_an_admin_installs_and_others_look(
         admin.run("install", RELEASE, str(CHART), "-n", space, *WITHOUT_CRDS, *policy)
         hooks = [each for each in yaml.safe_load_all(admin.run("get", "hooks", RELEASE, "-n", space)) if each]
         assert all(map(is_hook, hooks))
-        aggregation.kubectl(
-            "create", as_one_with("admin", space), "-f", "-", input=yaml.safe_dump_all(hooks)
-        )
+        aggregation.kubectl("create", as_one_with("admin", space), "-f", "-", input=yaml.safe_dump_all(hooks))
         look_and_touch(aggregation, space)
         admin.run("uninstall", RELEASE, "-n", space)
     finally:
         administrator.run("uninstall", "first", "-n", elsewhere)
-        await_right(aggregation, space, "admin", "patch deploymentschedules --subresource=status", there=False)
+        await_right(
+            aggregation, space, "admin", "patch deploymentschedules --subresource=status", there=False
+        )
         aggregation.discard_namespace(elsewhere)
 
 
@@ -129,7 +133,7 @@ def look_and_touch(cluster: ControlPlane, space: str) -> None:
 
 
 def await_right(cluster: ControlPlane, space: str, role: str, right: str, *, there: bool) -> None:
-    """Whoever has the role may do this (`create deployments`), or may not. Raises AssertionError after 60 s."""
+    """Who has the role may do this (`create deployments`), or may not. Raises AssertionError after 60 s."""
     question = ("auth", "can-i", *right.split(), "-n", space, as_one_with(role, space))
     deadline = time.monotonic() + 60
     while allowed(cluster, question) != there:

@@ -62,7 +62,9 @@ def test_rights_are_those_of_the_code_and_no_more(rendered: list[Object], everyt
     assert not [each for each in rendered if each["kind"] == "ClusterRole"]
 
 
-def test_people_get_rights_to_our_kinds_alone_and_an_admin_all_that_he_gives(everything: list[Object]) -> None:
+def test_people_get_rights_to_our_kinds_alone_and_an_admin_all_that_he_gives(
+    everything: list[Object],
+) -> None:
     """IN-06."""
     roles = {each["metadata"]["name"]: each for each in everything if each["kind"] == "ClusterRole"}
     assert roles.keys() == {f"{NAMESPACE}-{RELEASE}-{role}" for role in ("view", "edit", "admin")}
@@ -365,7 +367,9 @@ def test_names_that_yaml_takes_for_something_else_stay_texts(helm: Helm, word: s
         helm.render(values, release=word, namespace=word),
         helm.render(POD_MONITOR | {"fullnameOverride": word}, release=word, namespace=word),
     ):
-        found = [text for item in objects if item["kind"] != "CustomResourceDefinition" for text in texts(item)]
+        found = [
+            text for item in objects if item["kind"] != "CustomResourceDefinition" for text in texts(item)
+        ]
         assert word in found
         assert not [text for text in found if not isinstance(text, str | dict)]
         spaces = {item["metadata"].get("namespace", word) for item in objects}

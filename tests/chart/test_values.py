@@ -113,7 +113,7 @@ def test_a_scrape_that_ends_in_time_is_accepted(helm: Helm, interval: str, timeo
 
 
 def test_a_pod_gets_the_time_that_a_stop_takes() -> None:
-    """IN-06: the code's own bounds, the least that the schema accepts, the default, and the words beside it."""
+    """The code's own bounds, the least that the schema accepts, the default, and the words beside it."""
     least = SCHEMA["properties"]["terminationGracePeriodSeconds"]["minimum"]
     assert app.STOP_SECONDS + EXIT_SECONDS <= least <= DEFAULTS["terminationGracePeriodSeconds"]
     (told,) = (

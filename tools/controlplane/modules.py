@@ -36,9 +36,7 @@ def ensure_module(
     )
     text = "\n".join(lines)
     if code:
-        raise BuildError(
-            f"{REQUIRED[name]} could not be downloaded:\n{tail(lines)}\n{build_advice(text)}"
-        )
+        raise BuildError(f"{REQUIRED[name]} could not be downloaded:\n{tail(lines)}\n{build_advice(text)}")
     folder = Path(json.loads(text[text.index("{") : text.rindex("}") + 1])["Dir"])
     progress.end(str(folder))
     return folder

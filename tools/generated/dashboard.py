@@ -25,7 +25,8 @@ class Panel:
 
 
 _STARTED: Final = (
-    f"time() - last_over_time({_M}_start_time_seconds{{{_OF}}}[$__rate_interval]) < $__rate_interval_ms / 1000"
+    f"time() - last_over_time({_M}_start_time_seconds{{{_OF}}}[$__rate_interval])"
+    " < $__rate_interval_ms / 1000"
 )
 """Operators of which the interval may hold all that they have counted."""
 
@@ -35,9 +36,7 @@ def _grown(name: str, by: str = "") -> str:
     grouped = f" by ({by})" if by else ""
     counter = f"{_M}_{name}{{{_OF}}}[$__rate_interval]"
     increase, last = f"increase({counter})", f"last_over_time({counter})"
-    return (
-        f"sum{grouped} ({increase} > {last} or {last} and ignoring(reason, le) ({_STARTED}) or {increase})"
-    )
+    return f"sum{grouped} ({increase} > {last} or {last} and ignoring(reason, le) ({_STARTED}) or {increase})"
 
 
 def _quantile(share: float) -> str:
@@ -89,7 +88,10 @@ PANELS: Final = (
     Panel(
         "Requests",
         "Reads that confirm schedules before they fire, and writes of their status.",
-        ((_grown("confirm_reads_total"), "confirming reads"), (_grown("status_writes_total"), "status writes")),
+        (
+            (_grown("confirm_reads_total"), "confirming reads"),
+            (_grown("status_writes_total"), "status writes"),
+        ),
     ),
     Panel(
         "Clock against the API server's",
@@ -106,7 +108,7 @@ PANELS: Final = (
 
 
 def rendered() -> dict[Path, str]:
-    """The dashboard and where it goes; its template puts the release's namespace into title, uid and variable."""
+    """The dashboard and where it goes; the template puts the release's namespace into it."""
     panels = [_panel(number, panel) for number, panel in enumerate(PANELS)]
     dashboard = {
         "title": "AstraBox scheduler",
