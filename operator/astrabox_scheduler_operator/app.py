@@ -269,6 +269,7 @@ class Operator:
         for task in tasks.values():
             task.cancel()
         await asyncio.wait(tasks.values(), timeout=CANCEL_SECONDS)
+        self.firing.tell_rest()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.status.flush(self.index)

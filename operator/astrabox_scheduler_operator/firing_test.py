@@ -35,8 +35,8 @@ SETTLED_SECONDS: Final = PRESENCE_SETTLE.total_seconds() + 40.0
 FINISHED_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 _NOBODY: Final = (
-    "set ASTRABOX_SCHEDULER_PROVIDER=kubernetes in its pods, and start them; if they run in another namespace, "
-    "set ASTRABOX_SCHEDULER_KUBERNETES_NAMESPACE there. If they run, their log says why they have no Lease"
+    "set ASTRABOX_SCHEDULER_PROVIDER=kubernetes in its pods and start them; if they are in another namespace"
+    ", set ASTRABOX_SCHEDULER_KUBERNETES_NAMESPACE there. If they run, their log says why they have no Lease"
 )
 T = TypeVar("T")
 

@@ -96,6 +96,7 @@ def test_a_field_that_the_prometheus_operator_does_not_have_would_be_noticed(
     newest_helm: Helm,
     own_cluster: ControlPlane,
     space: str,
+    *,
     kind: str,
     path: tuple[str | int, ...],
     value: Any,

@@ -356,7 +356,8 @@ def texts(value: object) -> Iterator[object]:
 
 @pytest.mark.parametrize("word", ["2024", "null", "true", "0x1f"])
 def test_names_that_yaml_takes_for_something_else_stay_texts(helm: Helm, word: str) -> None:
-    values = ALL_ON | {
+    values = {
+        **ALL_ON,
         "nameOverride": word,
         "priorityClassName": word,
         "serviceAccount": {"create": False, "name": word},
@@ -365,7 +366,7 @@ def test_names_that_yaml_takes_for_something_else_stay_texts(helm: Helm, word: s
     }
     for objects in (
         helm.render(values, release=word, namespace=word),
-        helm.render(POD_MONITOR | {"fullnameOverride": word}, release=word, namespace=word),
+        helm.render({**POD_MONITOR, "fullnameOverride": word}, release=word, namespace=word),
     ):
         found = [
             text for item in objects if item["kind"] != "CustomResourceDefinition" for text in texts(item)
