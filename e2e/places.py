@@ -28,6 +28,10 @@ from tools.node.packages import check_machine
 
 CLUSTER_VARIABLE = "E2E_CLUSTER"
 IMAGE_VARIABLE, HOST_IMAGE_VARIABLE = "E2E_IMAGE", "E2E_HOST_IMAGE"
+_WANTED_BY_PAGE = "the commands of docs/install.md need it. On Debian and Ubuntu: apt-get install git jq"
+_WANTED_BY_KIND = (
+    "install it, or leave CLUSTER=kind out to use a node of this machine's own (root, Debian or Ubuntu)."
+)
 
 
 class Place(ABC):
@@ -56,6 +60,7 @@ class OwnNode(Place):
     def prepare(self) -> None:
         """Programs and images."""
         check_machine()
+        check_programs(("git", "jq"), self.environ.get("PATH", ""), _WANTED_BY_PAGE)
         ensure_binaries()
         ensure_binaries(NODE)
         pause_image()
@@ -81,7 +86,7 @@ class Kind(Place):
 
     def prepare(self) -> None:
         """Images, in Docker."""
-        check_programs(("docker", "kind"), self.environ.get("PATH", ""))
+        check_programs(("docker", "kind"), self.environ.get("PATH", ""), _WANTED_BY_KIND)
         for source in (OPERATOR, HOST):
             docker_build(source)
 

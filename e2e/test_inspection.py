@@ -14,12 +14,12 @@ import yaml
 
 from astrabox_scheduler_crds.crd import field_paths, run_crd, schedule_crd
 from astrabox_scheduler_crds.names import deployment_key
-from e2e.helm import Helm
 from e2e.inspection_scene import Scene, set_scene
 from e2e.kubectl_tables import rows
 from e2e.release import Release
 from tools.controlplane import KubectlError
 from tools.controlplane.errors import CommandError
+from tools.helm import Helm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]  # the scene takes minutes
 
@@ -190,7 +190,7 @@ def is_current(item: dict[str, Any]) -> bool:
 
 def test_helm_waits_for_a_schedule_to_be_ready(release: Release, helm: Helm, tmp_path: Path) -> None:
     """Helm 4 waits by kstatus; Helm 3 does not look at custom resources."""
-    if helm("version", "--short").startswith("v3"):
+    if helm.major == "3":
         pytest.skip("Helm 3 does not wait for custom resources")
     write_chart(tmp_path, cron="30 2 * * *")
     flags = ("-n", release.namespace, "--wait")

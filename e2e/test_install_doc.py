@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.helm import Helm
 from e2e.images import Images
 from e2e.install_doc import Block, page_blocks
 from e2e.install_stage import InstallStage, drop_built, make_stage
 from e2e.install_steps import STEPS, check_sample
 from e2e.release import deploy_repository
 from tools.controlplane import Cluster
+from tools.helm import Helm
 from tools.node import Node
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # two images are built

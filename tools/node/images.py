@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -102,6 +102,27 @@ def base_key(packages: Sequence[str], release: str) -> str:
 def drop_image(tag: str) -> None:
     """Remove an image from buildah's folder; its archive stays."""
     _run(buildah_command("rmi", tag), Progress())
+
+
+def drop_with_archives(tags: Iterable[str]) -> None:
+    """Remove images and their archives, those that are there, and images that have lost their name.
+
+    Each is tried, whatever became of the others. Raises `ImageError` with all complaints.
+    """
+    complaints = []
+    for tag in tags:
+        image_archive(tag).unlink(missing_ok=True)
+        try:
+            if _exists(tag):
+                drop_image(tag)
+        except ImageError as error:
+            complaints.append(str(error))
+    try:
+        _run(buildah_command("rmi", "--prune"), Progress())
+    except ImageError as error:
+        complaints.append(str(error))
+    if complaints:
+        raise ImageError("\n".join(complaints))
 
 
 def image_archive(tag: str) -> Path:
