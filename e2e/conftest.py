@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from e2e.budget import chosen_budget
 from e2e.images import Images
 from e2e.places import Place, chosen_place
 from e2e.release import Release, deploy_hosts, deploy_repository, diagnosis, install, new_namespace, remove
@@ -34,6 +35,41 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             helm_binary(_helm_version())
     except ControlPlaneError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the time of tests, where their reports come together."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Clock(), "budget of the suite")
+
+
+class _Clock:
+    """Fails a session whose tests have taken too long."""
+
+    @pytest.hookimpl
+    def pytest_sessionstart(self) -> None:
+        """Read what is allowed, before anything is built."""
+        try:
+            self.budget = chosen_budget(os.environ)
+        except ControlPlaneError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count it."""
+        self.budget.add(report)
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Too slow is as bad as wrong."""
+        if self.budget.longest > self.budget.seconds:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say it in any case."""
+        terminalreporter.write_sep("=", "time of the tests")
+        terminalreporter.write_line(self.budget.told())
 
 
 @pytest.hookimpl(wrapper=True)

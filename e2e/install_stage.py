@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -18,12 +19,15 @@ from e2e.hosts import host_manifests
 from e2e.images import build_base, pip_settings, run_base
 from e2e.install_doc import Block, PageError, names_set
 from e2e.release import HOSTS, Release
+from tools.controlplane import KubectlError
 from tools.generated.paths import ROOT
 from tools.helm import Helm
 from tools.node import Node
 from tools.node.images import build_image, buildah_command, drop_with_archives, image_archive
 
 NAME: Final = "astrabox-scheduler"
+CRDS: Final = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
+OPERATORS: Final = 2
 DEPLOYMENT: Final = "nightly-report"
 REGISTRY: Final = "localhost/page"
 """Images of the page are told from those of the suite by this."""
@@ -99,6 +103,24 @@ class InstallStage:
         """Output of kubectl in the namespace."""
         return self.node.kubectl("-n", self.namespace, *arguments, input=input)
 
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """One object."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    def runs(self, phase: str) -> list[dict[str, Any]]:
+        """Runs of the page's schedule that are in this phase."""
+        chosen = f"spec.deploymentId={DEPLOYMENT},status.phase={phase}"
+        try:
+            return self.release.objects("runinv", "--field-selector", chosen)
+        except KubectlError:  # a definition that was just changed is served anew
+            return []
+
+    def check_operators(self) -> None:
+        """All are there and of the present kind. Raises AssertionError."""
+        status = self.get("deployment", f"{NAME}-operator")["status"]
+        assert (status["readyReplicas"], status["updatedReplicas"]) == (OPERATORS, OPERATORS)
+
     @contextmanager
     def building(self) -> Iterator[None]:
         """Images are built meanwhile: that time is told apart from the time of the tests."""
@@ -164,9 +186,7 @@ def deploy_astrabox(stage: InstallStage, environ: Mapping[str, str]) -> None:
     arguments, volumes = pip_settings(environ)
     containerfile = ROOT / "e2e" / "Containerfile.before"
     with stage.building():
-        archive = build_image(
-            containerfile, BEFORE, build_base(), ROOT, arguments=arguments, volumes=volumes
-        )
+        archive = build_image(containerfile, BEFORE, build_base(), ROOT, arguments=arguments, volumes=volumes)
     stage.node.load_image(archive)
     objects = [_without_scheduler(each) for each in host_manifests("astrabox", BEFORE)]
     stage.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects))
