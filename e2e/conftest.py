@@ -10,12 +10,11 @@ import pytest
 
 from e2e.budget import chosen_budget
 from e2e.images import Images
-from e2e.places import Place, chosen_place
+from e2e.places import Place, chosen_place, helm_version
 from e2e.release import Release, deploy_hosts, deploy_repository, diagnosis, install, new_namespace, remove
 from tools.controlplane import Cluster, ControlPlaneError
-from tools.helm import NEWEST, Helm, helm_binary, helm_of
+from tools.helm import Helm, helm_binary, helm_of
 
-HELM_VARIABLE = "E2E_HELM"
 HELM_SECONDS = 360.0
 """Longer than helm's own limit for --wait, after which it says what was not ready."""
 _PLACE = pytest.StashKey[Place]()
@@ -32,7 +31,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         with capture.global_and_fixture_disabled():
             place = session.config.stash[_PLACE] = chosen_place()
             place.prepare()
-            helm_binary(_helm_version())
+            helm_binary(helm_version())
     except ControlPlaneError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -98,7 +97,7 @@ def images(request: pytest.FixtureRequest, cluster: Cluster) -> Images:
 @pytest.fixture(scope="session")
 def helm(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """`helm(*arguments, input=None)` on the cluster; version 4, or what `make e2e HELM=3` says."""
-    return helm_of(_helm_version(), tmp_path_factory.mktemp("helm")).of(
+    return helm_of(helm_version(), tmp_path_factory.mktemp("helm")).of(
         cluster.kubeconfig, timeout=HELM_SECONDS
     )
 
@@ -121,7 +120,3 @@ def release(cluster: Cluster, images: Images, helm: Helm, namespace: str) -> Ite
     deploy_hosts(made, images)
     yield made
     helm("uninstall", made.name, "-n", made.namespace)
-
-
-def _helm_version() -> str:
-    return os.environ.get(HELM_VARIABLE) or NEWEST

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tools.controlplane.progress import Progress
@@ -117,10 +117,7 @@ def drop_with_archives(tags: Iterable[str]) -> None:
                 drop_image(tag)
         except ImageError as error:
             complaints.append(str(error))
-    try:
-        _run(buildah_command("rmi", "--prune"), Progress())
-    except ImageError as error:
-        complaints.append(str(error))
+    _prune(Progress())
     if complaints:
         raise ImageError("\n".join(complaints))
 
@@ -179,7 +176,13 @@ def _build(tag: str, containerfile: Path, context: Path, flags: Sequence[str], p
         "build", "--isolation=chroot", f"--tag={tag}", f"--file={containerfile.resolve()}", *flags
     )
     _run([*command, str(context.resolve())], progress)
-    _run(buildah_command("rmi", "--prune"), progress)  # the image that had this tag before
+    _prune(progress)  # the image that had this tag before
+
+
+def _prune(progress: Progress) -> None:
+    """Remove images without a name; if another process removes one meanwhile it fails, and is done later."""
+    with suppress(ImageError):
+        _run(buildah_command("rmi", "--prune"), progress)
 
 
 def _archive(tag: str, progress: Progress) -> Path:
