@@ -15,7 +15,6 @@ from e2e.kind import CONFIGURATION, CONTEXT, NAME, KindCommands
 from e2e.places import Given, Kind, OwnNode, chosen_place, helm_version
 from tools.controlplane.errors import ContextError, StartError
 from tools.controlplane.sources import DEFAULT_CONTEXTS
-from tools.helm import helm_binary
 
 
 @pytest.fixture
@@ -59,8 +58,6 @@ def test_only_nodes_of_this_machine_are_several_side_by_side() -> None:
 def test_helm_is_the_newest_unless_another_is_asked_for() -> None:
     assert helm_version({}) == helm_version({"E2E_HELM": ""}) == "4"
     assert helm_version({"E2E_HELM": "3"}) == "3"
-    with pytest.raises(ContextError, match=r"Helm 2 is not known: write 3 or 4\."):
-        helm_binary("2")
 
 
 def test_a_cluster_of_the_users_needs_images_by_name() -> None:
