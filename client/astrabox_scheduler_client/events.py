@@ -1,9 +1,11 @@
 """Kubernetes Events (`events.k8s.io/v1`): short words for people, of bounded size."""
 
+import hashlib
 import json
 import secrets
 from typing import Final, Literal
 
+from astrabox_scheduler_client.errors import AlreadyExists
 from astrabox_scheduler_client.resource import segment
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
@@ -34,13 +36,19 @@ class Events:
         *,
         type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002 - the API's own name
         action: str = "Schedule",
+        once: str | None = None,
     ) -> None:
-        """Say `note` (cut to 1000 characters) about an object of ours. Raises ApiError."""
+        """Say `note` (cut to 1000 characters) about an object of ours. Raises ApiError.
+
+        `once` tells what it is about in other words than the note's: whoever says it, it is said once.
+        """
+        known = f"{about.uid}/{reason}/{once}".encode()
+        suffix = secrets.token_hex(8) if once is None else hashlib.sha256(known).hexdigest()[:16]
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{about.name[:_MAX_NAME]}.{secrets.token_hex(8)}",
+                "name": f"{about.name[:_MAX_NAME]}.{suffix}",
                 "namespace": self._namespace,
             },
             "eventTime": micro_text(self._transport.clock.now()),
@@ -58,4 +66,8 @@ class Events:
                 "uid": about.uid or "",
             },
         }
-        await self._transport.request("POST", self._path, body=json.dumps(event).encode())
+        try:
+            await self._transport.request("POST", self._path, body=json.dumps(event).encode())
+        except AlreadyExists:
+            if once is None:
+                raise

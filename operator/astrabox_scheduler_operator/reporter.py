@@ -35,8 +35,9 @@ class EventSink(Protocol):
         *,
         type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002 - the API's own name
         action: str = "Schedule",
+        once: str | None = None,
     ) -> None:
-        """Create one. Raises ApiError."""
+        """Create one, unless another has said `once` of it. Raises ApiError."""
         ...
 
 
@@ -47,6 +48,7 @@ class Report:
     about: ObjectMeta
     reason: str
     note: str
+    once: str | None = None
 
 
 class Reporter:
@@ -58,8 +60,9 @@ class Reporter:
         self._waiting: asyncio.Queue[Report] = asyncio.Queue(MAX_WAITING)
 
     def gap(self, entry: Entry, gap: Gap) -> None:
-        """Due times of one outage were skipped."""
-        self._add(Report(entry.metadata, "DueTimesSkipped", gap_note(gap, entry.next_due)))
+        """Due times of one outage were skipped; two operators that start together may both have it."""
+        once = f"{utc_text(gap.first)}/{utc_text(gap.last)}"
+        self._add(Report(entry.metadata, "DueTimesSkipped", gap_note(gap, entry.next_due), once))
 
     def problem(self, entry: Entry, problem: Problem) -> None:
         """The schedule cannot fire until somebody corrects it."""
@@ -93,6 +96,7 @@ class Reporter:
                 report.note,
                 type="Warning",
                 action="Schedule",
+                once=report.once,
             )
         except ApiError as error:
             _LOG.warning("an Event could not be written: %s", error, extra={"schedule": report.about.name})

@@ -266,6 +266,19 @@ async def test_an_event_is_readable(api: SchedulerApi, control_plane: Cluster) -
     assert len(event["note"]) == 1000
 
 
+async def test_an_event_that_two_processes_say_is_there_once(
+    api: SchedulerApi, control_plane: Cluster
+) -> None:
+    """OB-05: two operators that start together both find what was missed."""
+    first = await api.schedules.create(schedule("d"))
+    second = await api.schedules.create(schedule("e"))
+    for about, once in [(first, "12:01"), (first, "12:01"), (first, "12:02"), (second, "12:01")]:
+        await api.events.create("DeploymentSchedule", about, "Skipped", "n", once=once)
+    text = control_plane.kubectl("get", "events.events.k8s.io", "-n", api.namespace, "-o", "json")
+    told = sorted(event["regarding"]["name"] for event in json.loads(text)["items"])
+    assert told == ["d", "d", "e"]
+
+
 async def test_the_schema_is_published(api: SchedulerApi) -> None:
     document = await api.discovery.published_schema()
     assert document is not None

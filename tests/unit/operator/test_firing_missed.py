@@ -74,6 +74,22 @@ async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
     assert counts == {deployment_key("a"): 50, deployment_key("b"): 50}
 
 
+async def test_a_gap_that_two_operators_have_found_is_one(world: World) -> None:
+    """OB-05: both say it, and the API server keeps it once."""
+    world.schedules.put("a", created=START - timedelta(hours=1))
+    said = []
+    for name in ("op-1", "op-2"):
+        operator = world.operator(name)
+        operator.see()
+        world.operators = {name}
+        for seconds in (0, 10):
+            await operator.at(START + timedelta(seconds=seconds))
+        await operator.reporter.flush()
+        said.append(operator.events.onces)
+        world.now = START
+    assert said == [["2026-06-01T11:01:00Z/2026-06-01T11:50:00Z"]] * 2
+
+
 async def test_what_was_missed_is_counted_beside_a_later_skip(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

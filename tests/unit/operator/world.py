@@ -248,6 +248,7 @@ class Confirm:
 @dataclass
 class Events:
     written: list[tuple[str, str, str]] = field(default_factory=list)
+    onces: list[str | None] = field(default_factory=list)
 
     async def create(
         self,
@@ -258,8 +259,10 @@ class Events:
         *,
         type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002
         action: str = "Schedule",
+        once: str | None = None,
     ) -> None:
         assert kind == labels.SCHEDULE_KIND
+        self.onces.append(once)
         self.written.append((about.name, reason, note))
 
 
