@@ -91,7 +91,7 @@ async def played(cluster: Cluster, namespace: str, objects: list[Object], case: 
                 operator = cluster.service_account_kubeconfig(namespace, "operator")
                 bind_role(cluster, namespace)
                 await stack.enter_async_context(process(operator, namespace))
-                await eventually(lambda: holds_a_lease(api))
+                await eventually(lambda: holds_a_lease(api), within=90.0)
             ended = await run(kubeconfig, case.arguments)
         assert not (await api.schedules.list()).items
         assert not await api.runs.list_unfinished_metadata()
