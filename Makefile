@@ -54,7 +54,8 @@ test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them
 	$(BIN)/pytest tests/node -m node
 
 e2e: $(STAMP)  ## the chart and all that it runs, on a node of this machine (root) or CLUSTER=kind; HELM=3
-	E2E_CLUSTER=$(CLUSTER) E2E_HELM=$(HELM) $(BIN)/pytest e2e -m e2e
+	@export E2E_CLUSTER=$(CLUSTER) E2E_HELM=$(HELM); processes=$$($(BIN)/python -m e2e.places); \
+	  $(BIN)/pytest e2e -m e2e --numprocesses $$processes --dist loadfile
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null

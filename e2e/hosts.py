@@ -100,7 +100,7 @@ def host_manifests(name: str, image: str) -> list[dict[str, Any]]:
 def ready_hosts(cluster: Cluster, namespace: str) -> list[HostPod]:
     """Those that are Ready and not about to end, oldest first."""
     listed = cluster.kubectl("-n", namespace, "get", "pods", "-l", f"app={SERVICE_ACCOUNT}", "-o", "json")
-    pods = [each for each in json.loads(listed)["items"] if _serves(each)]
+    pods = [each for each in json.loads(listed)["items"] if is_serving(each)]
     pods.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
     return [HostPod(pod["metadata"]["name"], namespace, cluster) for pod in pods]
 
@@ -114,7 +114,8 @@ def handler_calls(cluster: Cluster, namespace: str) -> list[HandlerCall]:
     ]
 
 
-def _serves(pod: Mapping[str, Any]) -> bool:
+def is_serving(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is Ready and not about to end."""
     conditions = pod["status"].get("conditions", ())
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]

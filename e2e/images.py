@@ -5,6 +5,7 @@ Their tags are digests of what they are made of: what has not changed is not bui
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -20,7 +21,6 @@ from tools.node.images import PYTHON, PYTHON_BUILDER, build_image, debian_base, 
 
 _SHARED = ("LICENSE", "README.md", "client", "crds", "operator", "provider", "pyproject.toml", "requirements")
 """What both Containerfiles copy."""
-_BASE, _BUILDER = "localhost/astrabox-python:run", "localhost/astrabox-python:build"
 _KEPT = 4
 _CERTIFICATES = "/certs"
 
@@ -62,22 +62,24 @@ def archived(source: Source, environ: Mapping[str, str]) -> Path:
     Raises `ImageError`.
     """
     archive = image_archive(source.tag())
-    if archive.exists():
-        archive.touch()
-    else:
-        forget_unused(archive.parent, source.name)
-        base, builder = debian_base(_BASE, PYTHON), debian_base(_BUILDER, PYTHON_BUILDER)
-        arguments, volumes = pip_settings(environ)
-        build_image(
-            ROOT / source.containerfile,
-            source.tag(),
-            base,
-            ROOT,
-            arguments={"BUILDER": builder} | arguments,
-            volumes=volumes,
-        )
-        drop_image(source.tag())  # tags come and go with the tree, and nothing is built on these
+    with (archive.parent / "build.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run may be building the same
+        if archive.exists():
+            archive.touch()
+        else:
+            forget_unused(archive.parent, source.name)
+            _build(source, environ)
     return archive
+
+
+def run_base() -> str:
+    """Tag of an image with Python, as `python:3-slim` is one; made if need be. Raises `ImageError`."""
+    return debian_base("localhost/astrabox-python:run", PYTHON)
+
+
+def build_base() -> str:
+    """Tag of one that has pip and venv as well; made if need be. Raises `ImageError`."""
+    return debian_base("localhost/astrabox-python:build", PYTHON_BUILDER)
 
 
 def pip_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -100,6 +102,19 @@ def forget_unused(folder: Path, name: str) -> None:
         path.unlink(missing_ok=True)
 
 
+def _build(source: Source, environ: Mapping[str, str]) -> None:
+    arguments, volumes = pip_settings(environ)
+    build_image(
+        ROOT / source.containerfile,
+        source.tag(),
+        run_base(),
+        ROOT,
+        arguments={"BUILDER": build_base()} | arguments,
+        volumes=volumes,
+    )
+    drop_image(source.tag())  # tags come and go with the tree, and nothing is built on these
+
+
 def docker_build_command(source: Source) -> list[str]:
     """What builds the image where there is Docker, on the base that the Containerfile names."""
     return ["docker", "build", "--tag", source.tag(), "--file", source.containerfile, "."]
@@ -120,13 +135,10 @@ def docker_build(source: Source) -> str:
     return source.tag()
 
 
-def check_programs(names: Sequence[str], path: str) -> None:
-    """Raise `BuildError`, with what to do, if one of these programs is missing."""
+def check_programs(names: Sequence[str], path: str, advice: str) -> None:
+    """Raise `BuildError`, with the advice, if one of these programs is missing."""
     if missing := [name for name in names if shutil.which(name, path=path) is None]:
-        raise BuildError(
-            f"{', '.join(missing)} not found: install it, or leave CLUSTER=kind out to use a node of "
-            "this machine's own (root, Debian)."
-        )
+        raise BuildError(f"{', '.join(missing)} not found: {advice}")
 
 
 def _files(path: Path) -> Iterator[Path]:

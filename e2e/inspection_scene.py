@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from astrabox.seams.scheduler import Schedule
-from e2e.helm import Helm
 from e2e.kubectl_tables import rows
 from e2e.release import HOSTS, Release
 from e2e.waiting import now, until, whole_minute
 from tools.generated.chart import CHART
+from tools.helm import Helm
 
 WINDOW_SECONDS: Final = 30
 """The shortest catch-up window, so that a due time is soon beyond it."""

@@ -2,7 +2,8 @@
 
 Each fence has a mark in the line before it: `<!-- block: NAME -->` for commands (bash), and
 `<!-- sample: NAME -->` for what the block of that name prints (text). Blocks named `set-...` hold the names
-that a reader sets to their own, one `export NAME=value` a line, and nothing else does.
+that a reader sets to their own, one `export NAME=value` a line, and nothing else does. What the text between
+them names of kubectl and helm has its namespace, so that a reader can copy it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ PAGE: Final = ROOT / "docs" / "install.md"
 _MARK: Final = re.compile(r"<!-- (?P<kind>block|sample): (?P<name>[a-z0-9-]+) -->")
 _FENCE: Final = re.compile(r"```(?P<language>\w*)")
 _EXPORT: Final = re.compile(r"export (?P<name>[A-Z_]+)=(?P<value>\S+)(?:\s+#.*)?")
+_INLINE: Final = re.compile(r"`((?:kubectl|helm) [^`]+)`")
+_SPACE: Final = re.compile(r" (?:-n|--namespace)[ =]")
 _LANGUAGES: Final = {"block": "bash", "sample": "text"}
 
 
@@ -86,6 +89,7 @@ def _fences(lines: list[str]) -> Iterator[tuple[str, str, str, int]]:
     while number < len(lines):
         fence = _FENCE.fullmatch(lines[number])
         if fence is None:
+            _check_inline(lines[number], number + 1)
             number += 1
             continue
         mark = _MARK.fullmatch(lines[number - 1]) if number else None
@@ -101,3 +105,9 @@ def _fences(lines: list[str]) -> Iterator[tuple[str, str, str, int]]:
             raise PageError(f"line {number + 1}: this fence does not end")
         yield mark["kind"], mark["name"], "\n".join(lines[first:end]), first + 1
         number = end + 1
+
+
+def _check_inline(text: str, line: int) -> None:
+    for command in _INLINE.findall(text):
+        if _SPACE.search(command) is None:
+            raise PageError(f'line {line}: `{command}` asks another namespace, write -n "$NAMESPACE" into it')

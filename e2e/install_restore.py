@@ -8,11 +8,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from e2e.install_stage import InstallStage
+from e2e.install_doc import page_blocks
+from e2e.install_stage import CRDS, DEPLOYMENT, NAME, InstallStage
 from e2e.waiting import now, until, wait_for, whole_minute
 
 _HUNG: Final = "cut-off"
 _SKIPPED: Final = {"NoAstraBoxProcess", "OutsideCatchUpWindow"}
+_ASK_SECONDS: Final = 60.0
 _LEASES: Final = ("leases", "-l", "scheduler.astrabox.io/role")
 
 
@@ -39,16 +41,19 @@ def remember_backup(stage: InstallStage, _: str) -> None:
     assert stage.facts["ended"]
     assert set(stage.facts["waiting"]) <= set(stage.facts["backed up"])
     for name in ("runs.json", "schedules.json", "leases.json"):
-        text = (stage.clone / "backup" / name).read_text()
+        text = (stage.files / "backup" / name).read_text()
         assert "resourceVersion" not in text.replace('"resourceVersion": ""', "")
 
 
 def lose_everything(stage: InstallStage) -> None:
-    """After the stop, so that nothing is called any more: what the calls were until then is compared."""
+    """A new cluster has nothing of ours, and an AstraBox with no replicas: so it is here after the stop.
+
+    Nothing is called any more: what the calls were until then is compared.
+    """
     stage.facts["calls"] = Counter(call.run_id for call in stage.release.calls())
-    stage.kubectl("delete", "dsched,runinv", "--all", "--wait=false")
+    stage.helm("uninstall", NAME, "-n", stage.namespace, "--wait")
     stage.kubectl("delete", *_LEASES)
-    until(lambda: stage.kubectl("get", "dsched,runinv", "-o", "name") == "", 60, "everything is lost")
+    stage.node.kubectl("delete", "crd", *CRDS, "--timeout=60s")
     # A due time comes while all is away: it is none that was there at the backup, and nobody is there for it.
     wait_for(whole_minute(now()) + timedelta(minutes=1))
 
@@ -67,6 +72,21 @@ def check_restored(stage: InstallStage, _: str) -> None:
     assert fired is not None
     _check_ended(stage)
     _check_between(stage, fired)
+    (ask,) = (block for block in page_blocks() if block.name == "ask-skipped")
+    until(
+        lambda: _tells_of_gap(stage.shell(ask, _ASK_SECONDS)),
+        60,
+        "an Event and a line of a log tell what was skipped",
+    )
+
+
+def _tells_of_gap(said: str) -> bool:
+    """Whether the page's commands have found the Event, and the line in which an operator says the same."""
+    event = any(f"deploymentschedule/{DEPLOYMENT}" in line for line in said.splitlines())
+    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return event and any(
+        line.get("schedule") == DEPLOYMENT and line.get("reason") in _SKIPPED for line in told
+    )
 
 
 def _check_ended(stage: InstallStage) -> None:
@@ -123,7 +143,7 @@ def _runs(stage: InstallStage) -> dict[str, Any]:
 
 
 def _items(stage: InstallStage, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((stage.clone / "backup" / name).read_text())["items"]
+    found: list[dict[str, Any]] = json.loads((stage.files / "backup" / name).read_text())["items"]
     return found
 
 

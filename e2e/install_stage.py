@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from e2e.helm import Helm
 from e2e.hosts import host_manifests
-from e2e.images import pip_settings
+from e2e.images import build_base, pip_settings, run_base
 from e2e.install_doc import Block, PageError, names_set
-from e2e.release import Release
+from e2e.release import HOSTS, Release
+from tools.controlplane import KubectlError
 from tools.generated.paths import ROOT
+from tools.helm import Helm
 from tools.node import Node
-from tools.node.images import (
-    PYTHON,
-    PYTHON_BUILDER,
-    build_image,
-    buildah_command,
-    debian_base,
-    drop_image,
-    image_archive,
-)
+from tools.node.images import build_image, buildah_command, drop_with_archives, image_archive
 
 NAME: Final = "astrabox-scheduler"
+CRDS: Final = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
+OPERATORS: Final = 2
 DEPLOYMENT: Final = "nightly-report"
-REGISTRY, VERSION = "localhost/page", "0.1.0"
+REGISTRY: Final = "localhost/page"
 """Images of the page are told from those of the suite by this."""
-BUILT: Final = tuple(
-    f"{REGISTRY}/{name}:{VERSION}" for name in (f"{NAME}-operator", "astrabox-with-scheduler")
-)
+VERSION, NEXT_VERSION = "0.1.0", "0.2.0"
+"""Those that the page installs, and upgrades to."""
 BEFORE: Final = "localhost/astrabox-before:1"
 ASTRABOX_PODS: Final = "app=astrabox"
-_BASE, _BUILDER = "localhost/astrabox-python:run", "localhost/astrabox-python:build"
 _WITHOUT_SCHEDULER: Final = """
 if [ -n "$ASTRABOX_SCHEDULER_PROVIDER" ]; then exec python -m astrabox.host "$@"; fi
 trap 'exit 0' TERM; sleep infinity & wait
@@ -59,11 +55,20 @@ class InstallStage:
     """What one step has seen and a later one compares."""
     transcript: list[str] = field(default_factory=list)
     """Commands and what they printed, for the report of a failure."""
+    version: str = VERSION
+    """The one that the clone is at."""
+    building_seconds: float = 0.0
+    """How long images were built so far."""
 
     @property
     def clone(self) -> Path:
         """The working copy that the commands run in."""
         return self.folder / "clone"
+
+    @property
+    def files(self) -> Path:
+        """The reader's own folder."""
+        return self.folder / "files"
 
     @property
     def chart(self) -> Path:
@@ -81,7 +86,7 @@ class InstallStage:
         They run as in the reader's shell, but that the first that fails ends them.
         """
         if block.sets_names:
-            values = own_values(self.namespace, self.facts.get("run", ""))
+            values = own_values(self)
             for name in names_set(block):
                 if not values.get(name):
                     raise PageError(f"line {block.line}: the suite has no value for {name}: give it one")
@@ -98,29 +103,64 @@ class InstallStage:
         """Output of kubectl in the namespace."""
         return self.node.kubectl("-n", self.namespace, *arguments, input=input)
 
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """One object."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    def runs(self, phase: str) -> list[dict[str, Any]]:
+        """Runs of the page's schedule that are in this phase."""
+        chosen = f"spec.deploymentId={DEPLOYMENT},status.phase={phase}"
+        try:
+            return self.release.objects("runinv", "--field-selector", chosen)
+        except KubectlError:  # a definition that was just changed is served anew
+            return []
+
+    def check_operators(self) -> None:
+        """All are there and of the present kind. Raises AssertionError."""
+        status = self.get("deployment", f"{NAME}-operator")["status"]
+        assert (status["readyReplicas"], status["updatedReplicas"]) == (OPERATORS, OPERATORS)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Images are built meanwhile: that time is told apart from the time of the tests."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.building_seconds += time.monotonic() - began
+
     def load_pushed(self) -> None:
         """What was pushed is pulled: the node has no registry to do so."""
-        for tag in BUILT:
+        for tag in built_tags(self.version):
             self.node.load_image(image_archive(tag))
 
     def _of_this_helm(self, text: str) -> str:
         """The page is written for Helm 4, and says what Helm 3 does not know."""
-        third = self.helm("version", "--short").startswith("v3")
+        third = self.helm.major == "3"
         return text.replace(" --force-conflicts", "") if third else text
 
 
-def own_values(namespace: str, run: str) -> dict[str, str]:
-    """What a reader on this machine sets the page's names to; `run` is the name of a run that has ended."""
+def built_tags(version: str) -> list[str]:
+    """Of both images that the page builds."""
+    return [f"{REGISTRY}/{name}:{version}" for name in (f"{NAME}-operator", "astrabox-with-scheduler")]
+
+
+def own_values(stage: InstallStage) -> dict[str, str]:
+    """What a reader on this machine sets the page's names to; RUN is empty until there is one."""
     return {
-        "NAMESPACE": namespace,
+        "NAMESPACE": stage.namespace,
         "ASTRABOX": "astrabox",
         "SERVICE_ACCOUNT": "astrabox",
         "ASTRABOX_IMAGE": BEFORE,
+        "ASTRABOX_PINS": "none",
         "ASTRABOX_PODS": ASTRABOX_PODS,
+        "ASTRABOX_REPLICAS": str(HOSTS),
         "REGISTRY": REGISTRY,
-        "VERSION": VERSION,
+        "VERSION": stage.version,
+        "FILES": str(stage.files),
         "DEPLOYMENT": DEPLOYMENT,
-        "RUN": run,
+        "RUN": stage.facts.get("run", ""),
     }
 
 
@@ -137,18 +177,16 @@ def make_stage(
     buildah = programs / "buildah"
     buildah.write_text(_buildah_script(environ))
     buildah.chmod(0o755)
-    stage.environ |= {"PATH": f"{programs}:{environ['PATH']}"}
-    stage.environ |= {f"HELM_{each}_HOME": str(helm.home / each) for each in ("CACHE", "CONFIG", "DATA")}
+    stage.environ |= {"PATH": f"{programs}:{environ['PATH']}"} | helm.variables
     return stage
 
 
 def deploy_astrabox(stage: InstallStage, environ: Mapping[str, str]) -> None:
     """Two processes of the stand-in AstraBox that have no scheduler yet; their image is the page's base."""
     arguments, volumes = pip_settings(environ)
-    base = debian_base(_BUILDER, PYTHON_BUILDER)
-    archive = build_image(
-        ROOT / "e2e" / "Containerfile.before", BEFORE, base, ROOT, arguments=arguments, volumes=volumes
-    )
+    containerfile = ROOT / "e2e" / "Containerfile.before"
+    with stage.building():
+        archive = build_image(containerfile, BEFORE, build_base(), ROOT, arguments=arguments, volumes=volumes)
     stage.node.load_image(archive)
     objects = [_without_scheduler(each) for each in host_manifests("astrabox", BEFORE)]
     stage.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects))
@@ -156,12 +194,8 @@ def deploy_astrabox(stage: InstallStage, environ: Mapping[str, str]) -> None:
 
 
 def drop_built() -> None:
-    """Remove what the page has built from buildah's folder, and the archives."""
-    for tag in (*BUILT, BEFORE):
-        archive = image_archive(tag)
-        if archive.exists():
-            drop_image(tag)
-            archive.unlink()
+    """Remove what the page has built from buildah's folder, and the archives. Raises ImageError."""
+    drop_with_archives((*built_tags(VERSION), *built_tags(NEXT_VERSION), BEFORE))
 
 
 def _without_scheduler(item: dict[str, Any]) -> dict[str, Any]:
@@ -199,12 +233,12 @@ def _buildah_script(environ: Mapping[str, str]) -> str:
 
     Bases are made of Debian packages; what is pushed becomes an archive.
     """
-    base, builder = debian_base(_BASE, PYTHON), debian_base(_BUILDER, PYTHON_BUILDER)
     arguments, volumes = pip_settings(environ)
-    given = {"BASE": base, "BUILDER": builder} | arguments
+    given = {"BASE": run_base(), "BUILDER": build_base()} | arguments
     build = ["build", "--isolation=chroot", *(f"--build-arg={name}={value}" for name, value in given.items())]
     build += [f"--volume={each}" for each in volumes]
-    archives = "\n".join(f"    {tag}) file={shlex.quote(str(image_archive(tag)))} ;;" for tag in BUILT)
+    tags = (*built_tags(VERSION), *built_tags(NEXT_VERSION))
+    archives = "\n".join(f"    {tag}) file={shlex.quote(str(image_archive(tag)))} ;;" for tag in tags)
     return f"""#!/usr/bin/env bash
 set -euo pipefail
 PATH=${{PATH#*:}}  # without the folder of this script

@@ -10,6 +10,22 @@ _COLUMN: Final = re.compile(r"\S+(?: \S+)*")
 """A heading may have single blanks; two of them separate columns."""
 
 
+def tables(text: str) -> list[str]:
+    """The tables of what several commands have printed one after the other; each begins with NAME."""
+    found: list[list[str]] = []
+    for line in filter(str.strip, text.splitlines()):
+        if line.split()[0] == "NAME":
+            found.append([])
+        if found:
+            found[-1].append(line)
+    return ["\n".join(lines) for lines in found]
+
+
+def heading_line(table: str) -> str:
+    """The first line of a table."""
+    return table.partition("\n")[0]
+
+
 def rows(text: str) -> dict[str, Mapping[str, str]]:
     """The rows of one table by the text in their first column; cells by heading, empty where there is none.
 

@@ -50,11 +50,12 @@ class Minutely:
         """Lease names of the operators that have fired this due time."""
         return {run["spec"]["createdBy"]["identity"] for run in self._runs() if _key(run)[1] == due}
 
-    def lateness(self) -> float:
-        """Seconds between due time and creation, of the latest of all."""
+    def lateness(self, first: datetime | None = None) -> float:
+        """Seconds between due time and creation, of the latest of all from the due time `first` on."""
         created = [
             (datetime.fromisoformat(run["metadata"]["creationTimestamp"]) - _key(run)[1]).total_seconds()
             for run in self._runs()
+            if first is None or _key(run)[1] >= first
         ]
         return max(created, default=0.0)
 

@@ -5,11 +5,15 @@
 | unset | the cluster that ASTRABOX_TEST_KUBECONFIG names, or else as `node` |
 | `node` | a node of this machine's own, which is made and removed (root; Debian or Ubuntu) |
 | `kind` | a kind cluster, which is made and removed (Docker) |
+
+`python -m e2e.places` builds what is missing, and prints how many processes may test side by side, each on a
+cluster of its own; 0: there is one cluster, and the tests go one after the other.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -20,18 +24,27 @@ from e2e.images import HOST, OPERATOR, Images, archived, check_programs, docker_
 from e2e.kind import CONTEXT, KindCommands, run_shown
 from tools.controlplane import Cluster, ExternalCluster, ensure_binaries
 from tools.controlplane.errors import ContextError
+from tools.controlplane.foreground import exit_code
 from tools.controlplane.recipe import NODE
 from tools.controlplane.sources import external_kubeconfig
+from tools.helm import NEWEST, helm_binary
 from tools.node import Node
 from tools.node.images import pause_image
 from tools.node.packages import check_machine
 
-CLUSTER_VARIABLE = "E2E_CLUSTER"
+CLUSTER_VARIABLE, HELM_VARIABLE = "E2E_CLUSTER", "E2E_HELM"
 IMAGE_VARIABLE, HOST_IMAGE_VARIABLE = "E2E_IMAGE", "E2E_HOST_IMAGE"
+_WANTED_BY_PAGE = "the commands of docs/install.md need it. On Debian and Ubuntu: apt-get install git jq"
+_WANTED_BY_KIND = (
+    "install it, or leave CLUSTER=kind out to use a node of this machine's own (root, Debian or Ubuntu)."
+)
 
 
 class Place(ABC):
     """One of them, not made yet."""
+
+    side_by_side = 0
+    """How many of it there can be, one for each process of the tests; 0 where there is just one."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -51,11 +64,14 @@ class Place(ABC):
 
 
 class OwnNode(Place):
-    """A node of this machine's own."""
+    """A node of this machine's own. Tests mostly wait for minutes to begin: two fit on two cores."""
+
+    side_by_side = 2
 
     def prepare(self) -> None:
         """Programs and images."""
         check_machine()
+        check_programs(("git", "jq"), self.environ.get("PATH", ""), _WANTED_BY_PAGE)
         ensure_binaries()
         ensure_binaries(NODE)
         pause_image()
@@ -81,7 +97,7 @@ class Kind(Place):
 
     def prepare(self) -> None:
         """Images, in Docker."""
-        check_programs(("docker", "kind"), self.environ.get("PATH", ""))
+        check_programs(("docker", "kind"), self.environ.get("PATH", ""), _WANTED_BY_KIND)
         for source in (OPERATOR, HOST):
             docker_build(source)
 
@@ -148,3 +164,22 @@ def chosen_place(environ: Mapping[str, str] | None = None) -> Place:
                 f"CLUSTER={other} is not known. Write `node` or `kind`, or leave it out and set "
                 "ASTRABOX_TEST_KUBECONFIG to use a cluster of yours."
             )
+
+
+def helm_version(environ: Mapping[str, str] | None = None) -> str:
+    """Major version of Helm that the environment asks for."""
+    environ = os.environ if environ is None else environ
+    return environ.get(HELM_VARIABLE) or NEWEST
+
+
+def main() -> int:
+    """Prepare what was chosen, before processes ask for it side by side."""
+    place = chosen_place()
+    place.prepare()
+    helm_binary(helm_version())
+    sys.stdout.write(f"{place.side_by_side}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from e2e.helm import Helm
 from e2e.hosts import HandlerCall, HostPod, handler_calls, host_manifests, ready_hosts
 from e2e.images import Images
 from e2e.waiting import until
 from tools.controlplane import Cluster, KubectlError
 from tools.generated.chart import CHART
+from tools.helm import Helm
 
 NAME = "astrabox-scheduler"
 HOSTS = 2
@@ -88,6 +88,7 @@ def chart_values(images: Images) -> list[str]:
 
 
 def install(
+    cluster: Cluster,
     helm: Helm,
     images: Images,
     namespace: str,
@@ -97,7 +98,7 @@ def install(
 ) -> Release:
     """`helm install --wait`, as a user does it."""
     helm("install", name, str(chart), "-n", namespace, "--wait", *chart_values(images), *flags)
-    return Release(name, namespace, helm.cluster)
+    return Release(name, namespace, cluster)
 
 
 def deploy_repository(cluster: Cluster, namespace: str, images: Images) -> None:

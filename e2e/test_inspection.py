@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ import yaml
 
 from astrabox_scheduler_crds.crd import field_paths, run_crd, schedule_crd
 from astrabox_scheduler_crds.names import deployment_key
-from e2e.helm import Helm
 from e2e.inspection_scene import Scene, set_scene
 from e2e.kubectl_tables import rows
 from e2e.release import Release
+from e2e.waiting import until
 from tools.controlplane import KubectlError
 from tools.controlplane.errors import CommandError
+from tools.helm import Helm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]  # the scene takes minutes
 
@@ -162,10 +164,9 @@ def test_every_field_is_explained(release: Release, kind: str) -> None:
 
 def test_the_status_is_that_of_the_spec(scene: Scene) -> None:
     """The rules of kstatus: current means seen, and Ready; what is not Ready says so."""
-    ready = {each["metadata"]["name"]: is_current(each) for each in scene.release.objects("dsched")}
-    assert ready.pop("nightly-report")
-    assert ready.pop("paused")
-    assert not any(ready[name] for name in ("badcron", "badzone", "misnamed"))
+    told = {each["metadata"]["name"]: kstatus(each) for each in scene.release.objects("dsched")}
+    assert (told["nightly-report"], told["paused"]) == ("Current", "Current")
+    assert {told[name] for name in ("badcron", "badzone", "misnamed")} == {"InProgress"}
     scene.release.kubectl(
         "patch",
         "dsched",
@@ -179,36 +180,81 @@ def test_the_status_is_that_of_the_spec(scene: Scene) -> None:
     )
 
 
-def is_current(item: dict[str, Any]) -> bool:
-    """What kstatus computes for a custom resource with conditions."""
+def test_a_run_is_current_in_every_phase(scene: Scene, helm: Helm, tmp_path: Path) -> None:
+    """It is a record of work: what became of that is in its conditions, about the one generation it has."""
+    release = scene.release
+    running = release.hosts[0].enqueue("long", {"behaviour": {"admit_turn": "hang:600"}}).run_id
+    until(
+        lambda: release.kubectl("get", "runinv", running, "-o", "jsonpath={.status.phase}") == "Running",
+        20,
+        "AstraBox is called",
+    )
+    phases = {
+        running: "Running",
+        run_name(scene, "minutely"): "Succeeded",
+        run_name(scene, "broken"): "Failed",
+    }
+    runs = [run for run in release.objects("runinv") if run["metadata"]["name"] in phases]
+    assert {run["metadata"]["name"]: run["status"]["phase"] for run in runs} == phases
+    for run in runs:
+        conditions = run["status"].get("conditions", ())
+        assert kstatus(run) == "Current"
+        assert {each["observedGeneration"] for each in conditions} <= {run["metadata"]["generation"]} == {1}
+        held = {each["type"] for each in conditions if each["status"] == "True"}
+        phase = run["status"]["phase"]
+        assert held == (set() if phase == "Running" else {"Finished", phase})
+    if helm.major != "3":  # which does not look at custom resources
+        items = [{key: run[key] for key in ("apiVersion", "kind", "spec")} | kept(run) for run in runs]
+        write_chart(tmp_path, "with-runs", items)
+        flags = ("--take-ownership", "--force-conflicts", "--wait", "--timeout", "20s")
+        helm("install", "with-runs", str(tmp_path), "-n", release.namespace, *flags)
+        helm("uninstall", "with-runs", "-n", release.namespace)
+    assert phases.keys() <= {run["metadata"]["name"] for run in release.objects("runinv")}
+
+
+def kept(run: dict[str, Any]) -> dict[str, Any]:
+    """Metadata by which Helm leaves it when the release goes."""
+    return {"metadata": {"name": run["metadata"]["name"], "annotations": {"helm.sh/resource-policy": "keep"}}}
+
+
+def kstatus(item: dict[str, Any]) -> str:
+    """What kstatus computes for a custom resource."""
     status = item.get("status", {})
     held = {each["type"]: each["status"] for each in status.get("conditions", ())}
-    if status.get("observedGeneration") != item["metadata"]["generation"]:
-        return False
-    return held.get("Reconciling") != "True" and held.get("Stalled") != "True" and held.get("Ready") == "True"
+    if "deletionTimestamp" in item["metadata"]:
+        return "Terminating"
+    if status.get("observedGeneration", item["metadata"]["generation"]) != item["metadata"]["generation"]:
+        return "InProgress"
+    if held.get("Stalled") == "True":
+        return "Failed"
+    waits = held.get("Reconciling") == "True" or held.get("Ready", "True") != "True"
+    return "InProgress" if waits else "Current"
 
 
 def test_helm_waits_for_a_schedule_to_be_ready(release: Release, helm: Helm, tmp_path: Path) -> None:
     """Helm 4 waits by kstatus; Helm 3 does not look at custom resources."""
-    if helm("version", "--short").startswith("v3"):
+    if helm.major == "3":
         pytest.skip("Helm 3 does not wait for custom resources")
-    write_chart(tmp_path, cron="30 2 * * *")
+    write_chart(tmp_path, "with-schedule", [schedule_of_a_chart("30 2 * * *")])
     flags = ("-n", release.namespace, "--wait")
     helm("install", "with-schedule", str(tmp_path), *flags, "--timeout", "60s")
-    write_chart(tmp_path, cron="0 22-2 * * *")
+    write_chart(tmp_path, "with-schedule", [schedule_of_a_chart("0 22-2 * * *")])
     with pytest.raises(CommandError, match=r"of-a-chart|not ready|deadline"):
         helm("upgrade", "with-schedule", str(tmp_path), *flags, "--timeout", "8s")
     helm("uninstall", "with-schedule", "-n", release.namespace)
 
 
-def write_chart(folder: Path, cron: str) -> None:
+def schedule_of_a_chart(cron: str) -> dict[str, Any]:
     spec = {"deploymentId": "of-a-chart", "cron": cron, "timeZone": "UTC", "payload": "{}"}
-    item = {
+    return {
         "apiVersion": "scheduler.astrabox.io/v1",
         "kind": "DeploymentSchedule",
         "metadata": {"name": "of-a-chart", "annotations": {"example.com/change": secrets.token_hex(4)}},
         "spec": spec,
     }
+
+
+def write_chart(folder: Path, name: str, items: Sequence[dict[str, Any]]) -> None:
     (folder / "templates").mkdir(exist_ok=True)
-    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: with-schedule\nversion: 1.0.0\n")
-    (folder / "templates" / "schedule.yaml").write_text(yaml.safe_dump(item))
+    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n")
+    (folder / "templates" / "objects.yaml").write_text(yaml.safe_dump_all(items))

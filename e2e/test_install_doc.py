@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
-from e2e.helm import Helm
+from e2e.budget import BUILDING
 from e2e.images import Images
 from e2e.install_doc import Block, page_blocks
 from e2e.install_stage import InstallStage, drop_built, make_stage
 from e2e.install_steps import STEPS, check_sample
 from e2e.release import deploy_repository
 from tools.controlplane import Cluster
+from tools.helm import Helm
 from tools.node import Node
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # two images are built
@@ -34,7 +36,8 @@ class Walk:
         self._failed = block.name
         if step.before is not None:
             step.before(self.stage)
-        said = self.stage.shell(block, step.timeout)
+        with self.stage.building() if step.builds else nullcontext():
+            said = self.stage.shell(block, step.timeout)
         if step.check is not None:
             step.check(self.stage, said)
         if block.sample:
@@ -59,9 +62,11 @@ def walk(
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[block.name for block in BLOCKS])
 def test_commands_of_the_page(walk: Walk, block: Block, request: pytest.FixtureRequest) -> None:
+    before = walk.stage.building_seconds
     try:
         walk.take(block)
     finally:
+        request.node.user_properties.append((BUILDING, walk.stage.building_seconds - before))
         request.node.add_report_section("call", "commands", "\n".join(walk.stage.transcript))
 
 

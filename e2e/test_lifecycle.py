@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from astrabox.seams.scheduler import ScheduledRun
-from e2e.helm import Helm
 from e2e.hosts import HostPod
 from e2e.images import Images
 from e2e.minutely import start_minutely
@@ -18,6 +17,7 @@ from e2e.release import Release, chart_values, deploy_hosts, deploy_repository, 
 from e2e.waiting import now, until, whole_minute
 from tools.controlplane import Cluster
 from tools.generated.chart import CHART
+from tools.helm import Helm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -55,7 +55,7 @@ def test_upgrade_rollback_uninstall_and_install_again(
 ) -> None:
     """IN-01, IN-03, IN-04: schedules and runs outlive all of it, and none of their due times is doubled."""
     deploy_repository(cluster, namespace, images)
-    release = install(helm, images, namespace, chart=previous_chart(tmp_path / "previous"))
+    release = install(cluster, helm, images, namespace, chart=previous_chart(tmp_path / "previous"))
     deploy_hosts(release, images, {"command": previous_command("astrabox.host")})
     minutely = start_minutely(release)
     host = release.hosts[0]
@@ -87,7 +87,7 @@ def test_upgrade_rollback_uninstall_and_install_again(
     assert set(release.kubectl("get", "runinv", "-o", "name").split()) >= set(before["runinv"])
     assert release.kubectl("get", "dsched", "-o", "name").split() == before["dsched"]
 
-    install(helm, images, namespace)
+    install(cluster, helm, images, namespace)
     back = now()
     runs = {run.run_id for run in host.list_runs("asked-for")}
     assert runs == {run.run_id for run in (first, during, second, third)}

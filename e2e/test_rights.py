@@ -23,7 +23,6 @@ from astrabox_scheduler_crds.permissions import (
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from astrabox_scheduler_operator.preflight import Preflight
-from e2e.helm import Helm
 from e2e.hosts import SERVICE_ACCOUNT, host_manifests
 from e2e.images import Images
 from e2e.release import Release
@@ -31,6 +30,7 @@ from e2e.requests import Resource, bearer
 from e2e.waiting import until
 from tools.controlplane import Cluster
 from tools.generated.chart import CHART
+from tools.helm import Helm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, NotFound
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
@@ -14,6 +15,7 @@ from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
 
 SWEEP_SECONDS: Final = 30.0
 RECHECK_SECONDS: Final = 10.0
@@ -101,7 +103,7 @@ class Sweep:
             for name in names
             if self.loaded.is_set() and begun - self._differing[name].since >= LASTING_SECONDS
         ]
-        await fan_out(lambda name: self._read_again(name, now), stale[:_MAX_REREADS])
+        await self._read_all_again(stale[:_MAX_REREADS], now)
         if stale:
             self._metrics.watch_stale.inc(len(stale))
             self.behind_since = self.behind_since or self._clock.monotonic()
@@ -134,6 +136,23 @@ class Sweep:
     def _held(self, name: str) -> Version | None:
         entry = self._index.get(name)
         return entry.version if entry is not None else None
+
+    async def _read_all_again(self, names: Sequence[str], now: datetime) -> None:
+        """One that cannot be read holds up no other, unless nothing gets through: then ApiError is raised."""
+        failed: list[ApiError] = []
+
+        async def read(name: str) -> None:
+            if len(failed) >= GIVE_UP_AFTER:
+                return
+            try:
+                await self._read_again(name, now)
+            except ApiError as error:
+                _LOG.debug("a schedule cannot be read again: %s", error, extra={"schedule": name})
+                failed.append(error)
+
+        await fan_out(read, names)
+        if len(failed) >= GIVE_UP_AFTER:
+            raise failed[0]
 
     async def _read_again(self, name: str, now: datetime) -> None:
         known = self._index.get(name)

@@ -118,7 +118,7 @@ STORE: Final = (
     Mutation(
         name="sweep-of-schedules",
         taken_out="the operator's reads of what a dead watch has missed",
-        edits=((f"{OPERATOR}/sweep.py", "stale[:_MAX_REREADS])", "())"),),
+        edits=((f"{OPERATOR}/sweep.py", "stale[:_MAX_REREADS], now)", "(), now)"),),
         tests=(
             f"{_UNIT}/operator/test_sweep.py::test_what_the_watch_missed_is_read_again_and_makes_it_behind",
         ),

@@ -14,8 +14,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tools.controlplane.progress import Progress
@@ -104,6 +104,24 @@ def drop_image(tag: str) -> None:
     _run(buildah_command("rmi", tag), Progress())
 
 
+def drop_with_archives(tags: Iterable[str]) -> None:
+    """Remove images and their archives, those that are there, and images that have lost their name.
+
+    Each is tried, whatever became of the others. Raises `ImageError` with all complaints.
+    """
+    complaints = []
+    for tag in tags:
+        image_archive(tag).unlink(missing_ok=True)
+        try:
+            if _exists(tag):
+                drop_image(tag)
+        except ImageError as error:
+            complaints.append(str(error))
+    _prune(Progress())
+    if complaints:
+        raise ImageError("\n".join(complaints))
+
+
 def image_archive(tag: str) -> Path:
     """Path of the archive that `build_image` makes for this tag; it need not exist."""
     return _folder() / archive_name(tag)
@@ -158,7 +176,13 @@ def _build(tag: str, containerfile: Path, context: Path, flags: Sequence[str], p
         "build", "--isolation=chroot", f"--tag={tag}", f"--file={containerfile.resolve()}", *flags
     )
     _run([*command, str(context.resolve())], progress)
-    _run(buildah_command("rmi", "--prune"), progress)  # the image that had this tag before
+    _prune(progress)  # the image that had this tag before
+
+
+def _prune(progress: Progress) -> None:
+    """Remove images without a name; if another process removes one meanwhile it fails, and is done later."""
+    with suppress(ImageError):
+        _run(buildah_command("rmi", "--prune"), progress)
 
 
 def _archive(tag: str, progress: Progress) -> Path:

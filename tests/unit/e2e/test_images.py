@@ -53,8 +53,14 @@ def test_all_that_a_containerfile_copies_is_in_its_tag(source: Source) -> None:
     copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
     paths = {path.split("/")[0] for each in copied for path in each}
     assert paths == set(source.copied)
-    let_in = (ROOT / ".containerignore").read_text().splitlines()
+    let_in = (ROOT / ".dockerignore").read_text().splitlines()
     assert {f"!{path}" for path in paths} <= set(let_in)
+
+
+def test_buildah_and_docker_leave_out_the_same() -> None:
+    """Buildah reads `.containerignore` before the name that both know."""
+    other = ROOT / ".containerignore"
+    assert not other.exists() or other.resolve() == (ROOT / ".dockerignore").resolve()
 
 
 def test_pip_of_a_build_uses_our_index_and_certificates() -> None:
@@ -88,6 +94,6 @@ def test_docker_builds_both_from_the_root() -> None:
 
 def test_a_program_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "docker").touch(0o755)
-    check_programs(("docker",), str(tmp_path))
-    with pytest.raises(BuildError, match="kind not found: install it"):
-        check_programs(("docker", "kind"), str(tmp_path))
+    check_programs(("docker",), str(tmp_path), "install it")
+    with pytest.raises(BuildError, match=r"^kind not found: install it"):
+        check_programs(("docker", "kind"), str(tmp_path), "install it")

@@ -89,7 +89,12 @@ def counting(told: Told) -> Minutely:
 
 def test_a_good_day() -> None:
     counting(Told()).check(LAST)
-    assert counting(Told()).lateness() == 2.0
+    told = Told()
+    told.runs[2]["metadata"]["creationTimestamp"] = (FIRST + timedelta(minutes=1, seconds=9)).isoformat()
+    assert counting(told).lateness() == 9.0
+    assert counting(told).lateness(FIRST + timedelta(minutes=1)) == 9.0
+    assert counting(told).lateness(LAST) == 2.0
+    assert counting(told).lateness(LAST + timedelta(minutes=1)) == 0.0
 
 
 @pytest.mark.parametrize("wrong", [lost, unfinished, doubled, too_early, two_sessions, never_called])

@@ -12,7 +12,7 @@ import yaml
 from e2e import places
 from e2e.images import Images
 from e2e.kind import CONFIGURATION, CONTEXT, NAME, KindCommands
-from e2e.places import Given, Kind, OwnNode, chosen_place
+from e2e.places import Given, Kind, OwnNode, chosen_place, helm_version
 from tools.controlplane.errors import ContextError, StartError
 from tools.controlplane.sources import DEFAULT_CONTEXTS
 
@@ -49,6 +49,15 @@ def test_a_cluster_of_the_users_is_taken_unless_another_is_asked_for(kubeconfig:
 def test_another_name_is_refused_with_what_may_be_written() -> None:
     with pytest.raises(ContextError, match=r"CLUSTER=minikube is not known\. Write `node` or `kind`"):
         chosen_place({"E2E_CLUSTER": "minikube"})
+
+
+def test_only_nodes_of_this_machine_are_several_side_by_side() -> None:
+    assert [place({}).side_by_side for place in (OwnNode, Kind, Given)] == [2, 0, 0]
+
+
+def test_helm_is_the_newest_unless_another_is_asked_for() -> None:
+    assert helm_version({}) == helm_version({"E2E_HELM": ""}) == "4"
+    assert helm_version({"E2E_HELM": "3"}) == "3"
 
 
 def test_a_cluster_of_the_users_needs_images_by_name() -> None:

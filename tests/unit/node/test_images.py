@@ -1,11 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tools.controlplane.progress import Progress
+from tools.node import images as module
 from tools.node.errors import ImageError
-from tools.node.images import archive_name, base_key, build_image, package_sources
+from tools.node.images import (
+    archive_name,
+    base_key,
+    build_image,
+    drop_with_archives,
+    image_archive,
+    package_sources,
+)
 
 
 def test_a_base_image_is_kept_by_packages_and_release_in_any_order() -> None:
@@ -37,3 +47,35 @@ def test_package_sources_are_those_of_the_distribution(tmp_path: Path, name: str
 def test_without_package_sources_it_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="on Debian or Ubuntu"):
         package_sources(tmp_path)
+
+
+class Storage:
+    """In place of buildah's folder: which images are in it, and which of them are in use."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, folder: Path, images: set[str], used: set[str]
+    ) -> None:
+        self.images, self.used = images, used
+        monkeypatch.setattr(module, "_folder", lambda: folder)
+        monkeypatch.setattr(module, "_exists", lambda tag: tag in self.images)
+        monkeypatch.setattr(module, "_run", self.run)
+
+    def run(self, command: Sequence[str], _: Progress) -> None:
+        what = command[-1]
+        if what in self.used or what == "--prune":
+            raise ImageError(f"{what} is in use")
+        self.images.remove(what)
+
+
+def test_every_image_is_dropped_whatever_became_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One was built and not pushed, one was never built, and one is in use: its archive goes all the same."""
+    storage = Storage(monkeypatch, tmp_path, {"t:used", "t:unpushed", "t:last", "other"}, {"t:used"})
+    for tag in ("t:used", "t:last"):
+        image_archive(tag).touch()
+    with pytest.raises(ImageError, match=r"^t:used is in use$"):
+        drop_with_archives(("t:used", "t:unpushed", "t:never", "t:last"))
+    assert storage.images == {"t:used", "other"}
+    assert list(tmp_path.iterdir()) == []
+    drop_with_archives(("t:never",))

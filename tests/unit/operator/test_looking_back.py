@@ -10,7 +10,7 @@ from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.schedule_status import status_of
-from tests.unit.operator.test_orphans_and_retention import run
+from tests.unit.operator.test_orphans import run
 from tests.unit.operator.world import Operator, World, at, finished
 
 

@@ -153,6 +153,9 @@ class Edited:
             self.operator.see()
         return listed if self.ahead else await schedules.enabled_versions()
 
+    async def uids(self) -> frozenset[str | None]:
+        return await self.operator.world.schedules.uids()
+
     async def get(self, name: str) -> DeploymentSchedule:
         raise AssertionError(f"{name} is not stale")
 
@@ -244,3 +247,37 @@ async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
     world.monotonic += LASTING_SECONDS
     assert await sweep.sweep(world.now) == 50
     assert most > 10
+
+
+async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: World) -> None:
+    """FI-14: and the sweep has completed; when nothing gets through, that is raised."""
+    operator = world.operator()
+    names = [f"s{number}" for number in range(20)]
+    for name in names:
+        world.schedules.put(name)
+    sweep = sweep_of(operator)
+    operator.see()
+    await sweep.sweep(world.now)
+    for name in names:
+        world.schedules.put(name, payload='"new"')
+    await sweep.sweep(world.now)
+    real, bad = world.schedules.get, {"s7"}
+
+    async def get(name: str) -> DeploymentSchedule:
+        if name in bad:
+            raise Unreachable("no answer", reason="Timeout")
+        return await real(name)
+
+    world.schedules.get = get  # type: ignore[method-assign]
+    world.monotonic += LASTING_SECONDS
+    await sweep.sweep(world.now)
+    assert sweep.completed == world.monotonic
+    behind = {each.name for each in operator.index if each.payload != '"new"'}
+    assert behind == bad
+    bad.update(names)
+    for name in names:
+        world.schedules.put(name, payload='"newer"')
+    await sweep.sweep(world.now)
+    world.monotonic += LASTING_SECONDS
+    with pytest.raises(Unreachable):
+        await sweep.sweep(world.now)
