@@ -41,7 +41,7 @@ test-slow: $(STAMP)  ## ten thousand schedules in one minute, and its kind
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests -m "slow and not faults" -s
 
-chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4; builds both the first time
+chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4, its alerts evaluated; builds what it needs once
 	@$(BIN)/python -m tools.controlplane build >/dev/null
 	$(BIN)/pytest tests/chart -m "chart and not slow" --numprocesses 2 --dist loadscope
 

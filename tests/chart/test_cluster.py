@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import time
@@ -16,7 +17,7 @@ import yaml
 
 from tests.chart.helm import ALL_ON, OPERATOR, POD_MONITOR, RELEASE, Helm, HelmError, is_hook, named
 from tests.definitions import MANIFESTS
-from tools.controlplane import ControlPlane, KubectlError
+from tools.controlplane import BuildError, ControlPlane, KubectlError
 from tools.controlplane.modules import ensure_module
 from tools.generated.chart import CHART
 
@@ -286,3 +287,9 @@ def write_schedule(cluster: ControlPlane, space: str) -> None:
         "spec": spec,
     }
     cluster.kubectl("apply", "-f", "-", input=json.dumps(item))
+
+
+def test_definitions_that_cannot_be_had_are_told_with_what_to_do(tmp_path: Path) -> None:
+    environ = os.environ | {"GOMODCACHE": str(tmp_path), "GOPROXY": "off"}
+    with pytest.raises(BuildError, match="check the network, and GOPROXY"):
+        ensure_module("monitoring", environ=environ)

@@ -10,7 +10,7 @@ import yaml
 
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, PROVIDER_PERMISSIONS, role_rules
-from astrabox_scheduler_operator import firing_test
+from astrabox_scheduler_operator import firing_check
 from astrabox_scheduler_operator.settings import PREFIX, Settings
 from tests.chart.helm import (
     ALL_ON,
@@ -331,8 +331,8 @@ def test_the_test_is_a_module_of_the_image(helm: Helm, everything: list[Object])
         found: list[str] = container["command"]
         return found
 
-    assert command(helm.render()) == ["python", "-m", firing_test.__name__]
-    assert command(everything) == ["python", "-m", firing_test.__name__, "--require-astrabox"]
+    assert command(helm.render()) == ["python", "-m", firing_check.__name__]
+    assert command(everything) == ["python", "-m", firing_check.__name__, "--require-astrabox"]
 
 
 def test_an_account_made_elsewhere_has_to_be_named(helm: Helm) -> None:

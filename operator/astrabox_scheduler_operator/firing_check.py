@@ -41,14 +41,14 @@ _NOBODY: Final = (
 T = TypeVar("T")
 
 
-class TestFailedError(Exception):
+class CheckFailedError(Exception):
     """What was seen instead of what should be; one sentence that says where to look."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: 0 when all is as it should be, 1 when not."""
     parser = argparse.ArgumentParser(
-        prog="python -m astrabox_scheduler_operator.firing_test",
+        prog="python -m astrabox_scheduler_operator.firing_check",
         description="Lets a due time fire and says what the operators have made of it.",
     )
     told = "fail when no AstraBox process is there, instead of being content with the due time being skipped"
@@ -66,7 +66,7 @@ async def run(*, require_astrabox: bool) -> int:
                 await check_firing(api, written, due, require_astrabox=require_astrabox)
         finally:
             await api.aclose()
-    except (TestFailedError, ApiError, ConnectError) as error:
+    except (CheckFailedError, ApiError, ConnectError) as error:
         sys.stderr.write(f"FAILED: {error}\n")
         return 1
     say("passed")
@@ -80,7 +80,7 @@ def say(text: str) -> None:
 
 
 async def check_operators(api: SchedulerApi) -> None:
-    """Some operator has to hold its Lease. Raises TestFailedError."""
+    """Some operator has to hold its Lease. Raises CheckFailedError."""
 
     async def found() -> list[str] | None:
         return await live(api, "operator") or None
@@ -134,7 +134,7 @@ def next_due(now: datetime) -> datetime:
 async def check_firing(
     api: SchedulerApi, name: str, due: datetime, *, require_astrabox: bool = False
 ) -> None:
-    """The due time is seen before, and becomes a run or a reason after. Raises TestFailedError."""
+    """The due time is seen before, and becomes a run or a reason after. Raises CheckFailedError."""
 
     async def seen() -> DeploymentSchedule | None:
         stored = await api.schedules.get(name)
@@ -153,21 +153,21 @@ async def check_firing(
     if stored.status.skipped is None:
         await check_run(api, name, due)
     elif there or stored.status.skipped.reason != SkipReason.NO_PROVIDER:
-        raise TestFailedError(
+        raise CheckFailedError(
             f"the due time was skipped for {stored.status.skipped.reason}, AstraBox processes: {there}"
         )
     elif require_astrabox:
-        raise TestFailedError(f"the due time was skipped, because no AstraBox process is there: {_NOBODY}")
+        raise CheckFailedError(f"the due time was skipped, because no AstraBox process is there: {_NOBODY}")
     else:
         say("skipped, because no AstraBox process is there: start AstraBox and test again to see it run")
 
 
 async def check_run(api: SchedulerApi, name: str, due: datetime) -> None:
-    """One run has come of it; what AstraBox makes of it is only told. Raises TestFailedError."""
+    """One run has come of it; what AstraBox makes of it is only told. Raises CheckFailedError."""
     wanted = scheduled_run_name(name, due)
     found = [run.metadata.name for run in await api.runs.list_for_deployment(name)]
     if found != [wanted]:
-        raise TestFailedError(f"the runs should be {wanted} alone, they are: {', '.join(found) or 'none'}")
+        raise CheckFailedError(f"the runs should be {wanted} alone, they are: {', '.join(found) or 'none'}")
     created = (await api.runs.get(wanted)).metadata.creation_timestamp
     late = "" if created is None else f", {(created - due).total_seconds():.0f} s after its due time"
     say(f"run {wanted} was created{late}")
@@ -178,7 +178,7 @@ async def check_run(api: SchedulerApi, name: str, due: datetime) -> None:
 
     try:
         run = await within(FINISHED_SECONDS, finished, "AstraBox has not finished the run")
-    except TestFailedError as error:
+    except CheckFailedError as error:
         # It may have all its slots taken: no fault of what is tested here.
         say(f"{error} within {FINISHED_SECONDS:.0f} s")
     else:
@@ -186,13 +186,13 @@ async def check_run(api: SchedulerApi, name: str, due: datetime) -> None:
 
 
 async def within(seconds: float, question: Callable[[], Awaitable[T | None]], advice: str) -> T:
-    """The answer once there is one. Raises TestFailedError with the advice after so many seconds."""
+    """The answer once there is one. Raises CheckFailedError with the advice after so many seconds."""
     limit = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < limit:
         if (answer := await question()) is not None:
             return answer
         await asyncio.sleep(_PAUSE_SECONDS)
-    raise TestFailedError(advice)
+    raise CheckFailedError(advice)
 
 
 if __name__ == "__main__":

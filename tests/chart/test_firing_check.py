@@ -16,7 +16,7 @@ import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.connect import ConnectSettings
-from astrabox_scheduler_operator import firing_test
+from astrabox_scheduler_operator import firing_check
 from tests.apiserver.operator.scenery import bind_role, eventually, process, put_provider
 from tests.chart.helm import RELEASE, Helm, Object, named
 from tools.controlplane import Cluster
@@ -91,7 +91,7 @@ async def played(cluster: Cluster, namespace: str, objects: list[Object], case: 
                 operator = cluster.service_account_kubeconfig(namespace, "operator")
                 bind_role(cluster, namespace)
                 await stack.enter_async_context(process(operator, namespace))
-                await eventually(lambda: holds_a_lease(api))
+                await eventually(lambda: holds_a_lease(api), within=90.0)
             ended = await run(kubeconfig, case.arguments)
         assert not (await api.schedules.list()).items
         assert not await api.runs.list_unfinished_metadata()
@@ -102,7 +102,7 @@ async def played(cluster: Cluster, namespace: str, objects: list[Object], case: 
 
 async def run(kubeconfig: Path, arguments: tuple[str, ...]) -> tuple[int, str]:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", firing_test.__name__, *arguments,
+        sys.executable, "-W", "error", "-m", firing_check.__name__, *arguments,
         env=os.environ | {"KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
