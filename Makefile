@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := crds client provider operator contract tools tests e2e helm
+SOURCES := crds client provider operator contract tools tests e2e
 
 .PHONY: help setup demo test test-unit test-slow chart node test-node e2e faults faults-slow soak mutations lint format crds lock control-plane clean
 

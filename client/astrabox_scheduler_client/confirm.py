@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
@@ -16,13 +17,14 @@ class Confirmed:
     """What a read showed. `versions` holds only schedules that exist and are enabled: (uid, generation).
 
     `begun`: monotonic seconds before the read, `at`: the same in API server time (aware UTC). The
-    state is that of a moment not before them.
+    state is that of a moment not before them. `failed`: of these nothing is known.
     """
 
     begun: float
     at: datetime
     versions: Mapping[str, Version]
     max_age: float = CONFIRM_MAX_AGE_SECONDS
+    failed: Mapping[str, ApiError] = field(default_factory=dict)
 
     def fresh(self, monotonic: float) -> bool:
         """Whether a run may still be created on these grounds at `monotonic` seconds."""
@@ -50,17 +52,28 @@ class ScheduleConfirm:
         self._listing = asyncio.Lock()
 
     async def versions(self, names: Collection[str]) -> Confirmed:
-        """The versions of those of `names` that exist and are enabled. Raises ApiError.
+        """The versions of those of `names` that exist and are enabled. Raises ApiError if none could be read.
 
-        It cannot promise that the answer came in time: ask `fresh` before each use.
+        One that cannot be read harms no other. That the answer came in time is not promised: ask `fresh`
+        before each use.
         """
         wanted = list(dict.fromkeys(names))
         if len(wanted) > self._batch:
             whole = await self._list()
             return self._confirmed(whole.begun, whole.at, {n: whole.versions.get(n) for n in wanted})
         begun, at = self._clock.monotonic(), self._clock.now()
-        found = await fan_out(self._schedules.version, wanted)
-        return self._confirmed(begun, at, dict(zip(wanted, found, strict=True)))
+        found = dict(zip(wanted, await fan_out(self._look, wanted), strict=True))
+        failed = {name: answer for name, answer in found.items() if isinstance(answer, ApiError)}
+        if failed and len(failed) == len(wanted):
+            raise next(iter(failed.values()))
+        read = {name: answer for name, answer in found.items() if not isinstance(answer, ApiError)}
+        return self._confirmed(begun, at, read, failed)
+
+    async def _look(self, name: str) -> Version | ApiError | None:
+        try:
+            return await self._schedules.version(name)
+        except ApiError as error:
+            return error
 
     async def _list(self) -> Confirmed:
         # Who waits for the lock finds the result of the one before; no task outlives its caller.
@@ -70,6 +83,12 @@ class ScheduleConfirm:
                 self._all = self._confirmed(begun, at, await self._schedules.enabled_versions())
             return self._all
 
-    def _confirmed(self, begun: float, at: datetime, found: Mapping[str, Version | None]) -> Confirmed:
+    def _confirmed(
+        self,
+        begun: float,
+        at: datetime,
+        found: Mapping[str, Version | None],
+        failed: Mapping[str, ApiError] | None = None,
+    ) -> Confirmed:
         versions = {name: version for name, version in found.items() if version is not None}
-        return Confirmed(begun, at, versions, self._max_age)
+        return Confirmed(begun, at, versions, self._max_age, failed or {})

@@ -118,7 +118,7 @@ class ServerError(ApiError):
 
 
 class MalformedAnswer(ApiError):
-    """An answer that is no JSON, has the wrong shape or ends too early: a proxy, or a cut connection."""
+    """An answer that is whole, and is no JSON or has the wrong shape: a proxy's, or an object not as ours."""
 
 
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {

@@ -88,6 +88,11 @@ class Schedules:
         found = await self._resource.list_metadata(_ENABLED, limit=0)
         return {item.metadata.name: _version(item.metadata) for item in found.items}
 
+    async def uids(self) -> frozenset[str | None]:
+        """Of every schedule, disabled ones too, read consistently and without the payloads."""
+        found = await self._resource.list_metadata(limit=0)
+        return frozenset(item.metadata.uid for item in found.items)
+
     async def version(self, name: str) -> Version | None:
         """The same of one schedule; None while it is absent or disabled."""
         try:

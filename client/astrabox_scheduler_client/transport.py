@@ -222,6 +222,6 @@ def _error_of_client(method: str, path: str, error: aiohttp.ClientError) -> ApiE
     call = f"{method} {path}: {type(error).__name__}"
     if isinstance(error, _NOT_SENT):
         return Unreachable(f"{call}: {str(error)[:200]}", reason="NotSent")
-    if isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ClientResponseError)):
+    if isinstance(error, aiohttp.ClientResponseError):
         return MalformedAnswer(call, ambiguous=is_write(method))
     return Unreachable(call, reason="Cut", ambiguous=is_write(method))

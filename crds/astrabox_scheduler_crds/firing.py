@@ -147,7 +147,9 @@ def missed_before(due_times: DueTimes, after: datetime, horizon: datetime) -> Mi
     if not counted:
         return None
     many = len(counted) == MAX_COUNTED_SKIPS
-    return Missed(len(counted), counted[0], _latest(due_times, counted[-1], horizon) if many else counted[-1])
+    return Missed(
+        len(counted), counted[0], latest_due(due_times, counted[-1], horizon) if many else counted[-1]
+    )
 
 
 def owed_after_all(
@@ -163,10 +165,12 @@ def owed_after_all(
     if skipped.last_due_time <= horizon:
         return ()
     after = max(horizon, skipped.unproven_since - timedelta(microseconds=1))
+    if not providers.touches(after, skipped.last_due_time):
+        return ()  # so it is during the outage: nothing is computed for each schedule, again and again
     return tuple(due for due in due_times.between(after, skipped.last_due_time) if providers.proves(due))
 
 
-def _latest(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:
+def latest_due(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:
     """The latest due time up to `horizon`, given an earlier or equal one: found by halving the span."""
     empty_from = horizon
     while empty_from - due > timedelta(minutes=1):

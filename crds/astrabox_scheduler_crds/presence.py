@@ -39,6 +39,16 @@ class Presence:
         """Whether some process has shown, by a later renewal, that it was there at the aware `instant`."""
         return any(_reaches(lease, instant, timedelta(0)) for lease in self.leases)
 
+    def touches(self, first: datetime, last: datetime) -> bool:
+        """Whether `proves` may be true of some instant in [first, last]: not of any if this is False."""
+        return any(
+            lease.spec.acquire_time is not None
+            and lease.spec.renew_time is not None
+            and lease.spec.acquire_time <= last
+            and lease.spec.renew_time >= first
+            for lease in self.leases
+        )
+
     def covers(self, instant: datetime) -> bool:
         """Whether some process was there at the aware `instant`, as far as can be told now.
 

@@ -65,13 +65,17 @@ class ScheduleSpec(KubernetesModel):
 
 
 class Skipped(KubernetesModel):
-    """Due times that did not become runs; while a schedule is disabled it has none."""
+    """Due times that were told as skipped; while a schedule is disabled it has none."""
 
     count: int = Field(
-        default=0, description="How many, over the schedule's life; a long gap counts up to 1000."
+        default=0,
+        description="How many, over the schedule's life; a long gap counts up to 1000. One that fires "
+        "late after all stays counted.",
     )
     last_due_time: UtcTime | None = Field(default=None, description="The latest of them.")
-    reason: str = Field(default="", max_length=64, description="Why the latest was skipped.")
+    reason: str = Field(
+        default="", max_length=64, description="Why the latest was skipped, as far as was known then."
+    )
     unproven_since: UtcTime | None = Field(
         default=None,
         description="Those from here on were skipped because nobody was there, as far as anybody could know: "

@@ -104,7 +104,8 @@ def with_failure(
 def with_exhaustion(status: RunStatus, now: datetime) -> RunStatus:
     """A process was lost in the last attempt: no other is made."""
     _require(status, {Phase.RUNNING, Phase.RETRYING})
-    error = status.last_error or "the process that ran it was lost in every attempt"
+    lost = f"the process that ran it was lost in {status.losses} of {status.attempts} attempts"
+    error = f"{lost}; before that: {status.last_error}" if status.last_error else lost
     return _finished(status.changed(last_error=bounded(error)), Phase.FAILED, "RetriesExhausted", error, now)
 
 

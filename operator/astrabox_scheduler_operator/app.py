@@ -23,7 +23,7 @@ from astrabox_scheduler_operator.burst import Burst
 from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.entry import Entry, Gap
 from astrabox_scheduler_operator.firing_loop import FiringLoop
-from astrabox_scheduler_operator.health import HealthServer, stale
+from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS, HealthServer, stale
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
@@ -40,8 +40,22 @@ from astrabox_scheduler_operator.sweep import Sweep
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
 
 FINISH_SECONDS: Final = 10.0
+CANCEL_SECONDS: Final = 1.0
 FLUSH_SECONDS: Final = 3.0
 WATCH_STOP_SECONDS: Final = 2.0
+RELEASE_SECONDS: Final = 9.0
+"""Of the Lease: 4 for a renewal in flight, 2 for the release, 1 for its thread, and some to spare."""
+_JOIN_SECONDS: Final = 1.0
+"""That the keeper of the Lease waits for its thread after the time it is given."""
+STOP_SECONDS: Final = (
+    FINISH_SECONDS
+    + CANCEL_SECONDS
+    + FLUSH_SECONDS
+    + WATCH_STOP_SECONDS
+    + RELEASE_SECONDS
+    + HEALTH_STOP_SECONDS
+)
+"""From SIGTERM to the end, if every part takes all it may: no grace period of a pod may be shorter."""
 SWEEP_STALE_SECONDS: Final = 60.0
 LOAD_SILENT_SECONDS: Final = 60.0
 """Longer than kopf repeats a refused list. kopf that found our group not served yet never watches."""
@@ -202,8 +216,8 @@ class Operator:
             await starting
             return True
         starting.cancel()
-        await asyncio.wait({starting})
-        await self.keeper.release()
+        await asyncio.wait({starting}, timeout=CANCEL_SECONDS)
+        await self.keeper.release(RELEASE_SECONDS - _JOIN_SECONDS)
         return False
 
     async def _begin(self) -> None:
@@ -254,13 +268,14 @@ class Operator:
         await asyncio.wait({tasks["firing loop"]}, timeout=FINISH_SECONDS)
         for task in tasks.values():
             task.cancel()
-        await asyncio.wait(tasks.values())
+        await asyncio.wait(tasks.values(), timeout=CANCEL_SECONDS)
+        self.firing.tell_rest()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.status.flush(self.index)
                 await self.reporter.flush()
         await self._watch.stop(WATCH_STOP_SECONDS)
-        await self.keeper.release()
+        await self.keeper.release(RELEASE_SECONDS - _JOIN_SECONDS)
 
     def _changed(self, name: str) -> None:
         self.status.touch(name)

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from astrabox_scheduler_client.confirm import Confirmed
-from astrabox_scheduler_client.errors import ApiError, Forbidden, MalformedAnswer, NotFound, QuotaExceeded
+from astrabox_scheduler_client.errors import ApiError, Forbidden, NotFound, QuotaExceeded, Unreachable
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS, SkipReason
-from astrabox_scheduler_crds.metadata import bounded
+from astrabox_scheduler_crds.metadata import bounded, utc_text
 from astrabox_scheduler_crds.names import scheduled_run_name
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -108,15 +108,28 @@ class Burst:
 
     async def _confirmed(self, candidate: Candidate, result: BurstResult) -> Confirmed | None:
         """Its own confirmation; None if it could not be had now."""
+        entry = candidate.entry
         try:
-            return await self._choice.single(candidate.entry.name)
+            return await self._single(entry.name)
         except ApiError as error:
             result.failed += 1
             result.answered |= error.permanent
-            _LOG.debug("a schedule cannot be confirmed: %s", error, extra={"schedule": candidate.entry.name})
-            if self._index.get(candidate.entry.name) is candidate.entry:
-                self._index.postpone(candidate.entry, result.now + CONFIRM_RETRY)
+            entry.failures += 1
+            level = logging.WARNING if entry.failures == 1 else logging.DEBUG
+            fields = self._fields(entry, candidate.due, result.now)
+            _LOG.log(level, "a schedule cannot be confirmed, trying again: %s", error, extra=fields)
+            if self._index.get(entry.name) is entry:
+                self._index.postpone(entry, result.now + CONFIRM_RETRY)
             return None
+
+    async def _single(self, name: str) -> Confirmed:
+        """Raises ApiError, also for an answer that comes too late to be of use."""
+        try:
+            async with asyncio.timeout(CONFIRM_MAX_AGE_SECONDS):
+                return await self._choice.single(name)
+        except TimeoutError as error:
+            told = f"GET {name}: no answer within {CONFIRM_MAX_AGE_SECONDS:g} s"
+            raise Unreachable(told, reason="Timeout") from error
 
     def _may_begin(self, shared: Confirmed | None, result: BurstResult) -> bool:
         """A step ends after two seconds, so that the next one reads the clock anew."""
@@ -135,6 +148,9 @@ class Burst:
             return  # the watch brought a change meanwhile, which has queued it anew
         try:
             payload = await self._payload(candidate, confirmed, now)
+            if payload is not None and not confirmed.fresh(self._clock.monotonic()):
+                confirmed = await self._single(entry.name)  # a large payload took its time
+                payload = payload if confirmed.versions.get(entry.name) == entry.version else None
             if payload is None:
                 # Read anew: what changed is queued by that. What did not is looked at again, not at once.
                 if self._index.get(entry.name) is entry:
@@ -170,21 +186,15 @@ class Burst:
         return None
 
     async def _reread(self, name: str, now: datetime) -> DeploymentSchedule | None:
+        known = self._index.get(name)
         try:
             schedule = await self._schedules.get(name)
         except NotFound as error:
             if error.reason == "NotServed":
                 raise
-            self._index.remove(name, None)
+            self._index.forget(known)
             return None
-        except MalformedAnswer:
-            known = self._index.get(name)
-            if known is None:
-                return None
-            metadata = known.metadata.changed(generation=(known.metadata.generation or 0) + 1)
-            self._index.upsert_unreadable(metadata, ("the object as a whole",), now)
-            return None
-        self._index.upsert(schedule, now, read=True)
+        self._index.upsert_read(schedule, now, known)
         return schedule
 
     def _settle(self, entry: Entry, due: datetime, created: Created, result: BurstResult) -> None:
@@ -220,7 +230,7 @@ class Burst:
         if _is_terminating(error):
             self._tell_terminating(error)
         elif error.permanent:
-            before, entry.trouble = entry.trouble, _trouble(error)
+            before, entry.trouble = entry.trouble, _trouble(error, due)
             level = logging.DEBUG if before == entry.trouble else logging.WARNING
             _LOG.log(level, "a run could not be created", extra=fields)
             self._index.touch(entry.name)
@@ -249,11 +259,11 @@ class Burst:
         }
 
 
-def _trouble(error: ApiError) -> Problem:
+def _trouble(error: ApiError, due: datetime) -> Problem:
     reason = "CreateForbidden" if isinstance(error, Forbidden) else "CreateRefused"
     if isinstance(error, QuotaExceeded):
         reason = "QuotaExceeded"
-    return Problem(reason, bounded(f"the run of a due time cannot be created: {error}"))
+    return Problem(reason, bounded(f"the run of {utc_text(due)} could not be created: {error}"))
 
 
 def _is_terminating(error: ApiError) -> bool:

@@ -1,8 +1,8 @@
 """One schedule as the operator knows it: what it asks for, and how far its due times are settled."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from astrabox_scheduler_client.schedules import Version
@@ -10,9 +10,9 @@ from astrabox_scheduler_crds.cron import CronError
 from astrabox_scheduler_crds.deletion import bears_tombstone
 from astrabox_scheduler_crds.firing import (
     FUTURE_TOLERANCE,
-    MAX_COUNTED_SKIPS,
     Observed,
     SkipReason,
+    latest_due,
     owed_after_all,
 )
 from astrabox_scheduler_crds.metadata import ObjectMeta
@@ -118,6 +118,7 @@ class Entry:
         if not reached:
             return False
         self.cursor = max(each for each in reached if each is not None)
+        self.trouble, self.failures = None, 0  # another operator got on with what we failed at
         return True
 
     def look_back(self, providers: Presence, horizon: datetime) -> bool:
@@ -133,7 +134,7 @@ class Entry:
             return False
         self.looked_back |= set(owed)
         self.owed = tuple(sorted({*self.owed, *owed}))
-        self.gaps = tuple(left for gap in self.gaps if (left := self._left_of(gap)) is not None)
+        self.gaps = tuple(left for gap in self.gaps if (left := self._left_of(gap, owed)) is not None)
         self.plan()
         return True
 
@@ -192,12 +193,20 @@ class Entry:
         """Whether a skip for this reason is in another gap: the reason is another, or one has fired since."""
         return gap.reason != reason or (self.last_due is not None and self.last_due > gap.last)
 
-    def _left_of(self, gap: Gap) -> Gap | None:
-        """What is still skipped of it; None if nothing is."""
-        if gap.reason is not SkipReason.NO_PROVIDER:
+    def _left_of(self, gap: Gap, owed: Sequence[datetime]) -> Gap | None:
+        """What is still skipped of it; None if nothing is. `owed`: ascending, what is no longer."""
+        gone = {due for due in owed if gap.first <= due <= gap.last}
+        if gap.reason is not SkipReason.NO_PROVIDER or not gone:
             return gap
-        left = self._still_skipped(gap.first, gap.last)
-        return replace(gap, first=left[0], last=left[-1], count=len(left)) if left else None
+        if len(gone) >= gap.count:
+            return None
+        assert self.timeline is not None
+        begin = min(gone)
+        later = [due for due in self.timeline.between(begin, gap.last) if due not in gone]
+        if gap.first == begin:
+            return replace(gap, first=later[0], count=gap.count - len(gone)) if later else None
+        last = later[-1] if later else latest_due(self.timeline, gap.first, begin - _TICK)
+        return replace(gap, last=last, count=gap.count - len(gone))
 
     def _settle(self, due: datetime) -> None:
         self.cursor = max(self.cursor, due)
@@ -212,14 +221,10 @@ class Entry:
         skipped = self.skipped
         if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
             return
-        left = self._still_skipped(skipped.unproven_since, skipped.last_due_time)
-        self.skipped = skipped.changed(unproven_since=left[0] if left else None)
-
-    def _still_skipped(self, first: datetime, last: datetime) -> list[datetime]:
-        """The due times of [first, last] that have not been owed since; 1000 at most."""
         assert self.timeline is not None
-        found = islice(self.timeline.between(first - _TICK, last), MAX_COUNTED_SKIPS)
-        return [due for due in found if due not in self.looked_back]
+        found = self.timeline.between(skipped.unproven_since - _TICK, skipped.last_due_time)
+        left = next((due for due in found if due not in self.looked_back), None)
+        self.skipped = skipped.changed(unproven_since=left)
 
 
 def _newer(stored: Skipped, known: Skipped) -> bool:

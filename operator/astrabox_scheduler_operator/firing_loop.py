@@ -188,11 +188,23 @@ class FiringLoop:
             self._look_back(entry, now, plan)
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
-            over = attended and entry.trouble is None and (entry.next_due is None or entry.next_due > now)
-            if entry.gaps and over:
-                gaps, entry.gaps = entry.gaps, ()
-                for gap in gaps:
-                    self._tell_gap(entry, gap)
+            if entry.gaps and attended and self._is_over(entry, now):
+                self._tell_gaps(entry)
+
+    def tell_rest(self) -> None:
+        """Tell the gaps that are not over yet: nobody else knows of them."""
+        for entry in self._index:
+            self._tell_gaps(entry)
+
+    def _tell_gaps(self, entry: Entry) -> None:
+        gaps, entry.gaps = entry.gaps, ()
+        for gap in gaps:
+            self._tell_gap(entry, gap)
+
+    def _is_over(self, entry: Entry, now: datetime) -> bool:
+        """Whether no due time will soon join those that were skipped; what fails now may yet do so."""
+        soon = now if entry.trouble is None else now + self._window
+        return entry.next_due is None or entry.next_due > soon
 
     def _look_back(self, entry: Entry, now: datetime, plan: _Plan) -> None:
         """What was skipped while a process was cut off fires late once that has shown that it was there."""
@@ -267,6 +279,8 @@ class FiringLoop:
         """Go on behind what is beyond catching up; it is counted when nothing is to be fired."""
         assert entry.timeline is not None
         horizon = now - self._window - _TICK
+        if lapsed := [due for due in entry.owed if due <= horizon]:
+            self._skip(entry, (lapsed[0], lapsed[-1], len(lapsed)), SkipReason.MISSED, now)
         self._uncounted.append(
             _Uncounted(entry.name, entry.metadata.uid, entry.timeline, entry.cursor, horizon)
         )

@@ -9,6 +9,9 @@ from aiohttp import web
 
 STALE_SECONDS: Final = 45.0
 """Age at which a loop that should have gone round counts as dead."""
+_SHUTDOWN_SECONDS: Final = 1.0
+HEALTH_STOP_SECONDS: Final = 2 * _SHUTDOWN_SECONDS
+"""A request that is being answered gets this time to end, and again after it was cancelled."""
 _LOG = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -32,7 +35,9 @@ class HealthServer:
 
     async def __aenter__(self) -> Self:
         """Listen. Raises OSError."""
-        runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
+        )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         try:

@@ -38,20 +38,24 @@ class ScheduleIndex:
         """The schedule of this name."""
         return self._entries.get(name)
 
-    def upsert(self, schedule: DeploymentSchedule, now: datetime, *, read: bool = False) -> None:
-        """Take in an object. From the watch, an older generation of the same object is ignored.
+    def upsert(self, schedule: DeploymentSchedule, now: datetime) -> None:
+        """Take in an object that the watch brings; an older generation of the same object is ignored."""
+        old = self._known(schedule.metadata)
+        if old is None or old.version[1] <= _version(schedule.metadata)[1]:
+            self._take_in(schedule, now)
 
-        `read`: it comes from a consistent read, which is believed whatever it says.
+    def upsert_read(self, schedule: DeploymentSchedule, now: datetime, over: Entry | None) -> None:
+        """Take in a consistent read, which is believed over `over`, what was known when it began.
+
+        Its answer may come after what the watch has brought meanwhile: that is believed unless it is older.
         """
-        metadata = schedule.metadata
-        old = self._known(metadata)
-        if old is not None and not read and old.version[1] > (metadata.generation or 0):
-            return
-        if old is not None and old.readable and old.version == _version(metadata):
-            self._refresh(old, schedule, now)
-        else:
-            self._replace(old, schedule, now)
-        self._changed(metadata.name)
+        current = self._entries.get(schedule.metadata.name)
+        if current is not over:
+            if current is None or current.metadata.uid != schedule.metadata.uid:
+                return
+            if current.version[1] > _version(schedule.metadata)[1]:
+                return
+        self._take_in(schedule, now)
 
     def upsert_unreadable(self, metadata: ObjectMeta, fields: tuple[str, ...], now: datetime) -> None:
         """An object that does not have our shape: it never fires and harms no other."""
@@ -76,11 +80,16 @@ class ScheduleIndex:
         self._changed(metadata.name)
 
     def remove(self, name: str, uid: str | None) -> None:
-        """The object is gone; another one of the same name stays. Without a uid, whatever is there."""
+        """The object is gone; another one of the same name stays."""
         entry = self._entries.get(name)
-        if entry is not None and uid in (None, entry.metadata.uid):
+        if entry is not None and entry.metadata.uid == uid:
             del self._entries[name]
             self._queue.drop(name)
+
+    def forget(self, known: Entry | None) -> None:
+        """A read has found nothing in the place of what was `known` when it began."""
+        if known is not None:
+            self.remove(known.name, known.metadata.uid)
 
     def requeue(self, entry: Entry) -> None:
         """Look at it when it is next due."""
@@ -100,6 +109,15 @@ class ScheduleIndex:
     def touch(self, name: str) -> None:
         """Its status may have to be written."""
         self._changed(name)
+
+    def _take_in(self, schedule: DeploymentSchedule, now: datetime) -> None:
+        metadata = schedule.metadata
+        old = self._known(metadata)
+        if old is not None and old.readable and old.version == _version(metadata):
+            self._refresh(old, schedule, now)
+        else:
+            self._replace(old, schedule, now)
+        self._changed(metadata.name)
 
     def _known(self, metadata: ObjectMeta) -> Entry | None:
         old = self._entries.get(metadata.name)

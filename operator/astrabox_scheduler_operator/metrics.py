@@ -1,13 +1,38 @@
-"""What Prometheus may ask for. No label holds a Deployment's id or anything of a payload."""
+"""What Prometheus may ask for. No label holds a Deployment's id or anything of a payload.
+
+Every counter is there from the start, with each of its usual labels: Prometheus' `increase()` does not see
+the first value of a series. What is counted before the first scrape shows by the time of the start.
+"""
+
+import time
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
 from astrabox_scheduler_crds.cron import tzdata_version
+from astrabox_scheduler_crds.firing import SkipReason
 
-_LATENESS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+CREATE_ERRORS: Final = (
+    "Conflict",
+    "Cut",
+    "Forbidden",
+    "InternalError",
+    "Invalid",
+    "NotFound",
+    "NotSent",
+    "NotServed",
+    "RequestEntityTooLarge",
+    "ServerError",
+    "ServerTimeout",
+    "ServiceUnavailable",
+    "Timeout",
+    "TooManyRequests",
+    "Unauthorized",
+)
+"""Kubernetes' and the client's words for what usually refuses a create; others may come."""
+_LATENESS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-
-_PREFIX = "astrabox_scheduler_operator"
+_PREFIX: Final = "astrabox_scheduler_operator"
 
 
 class Metrics:
@@ -37,6 +62,12 @@ class Metrics:
         self.clock_skew = self._gauge(
             "clock_skew_seconds", "What the local clock is ahead of the API server's."
         )
+        for skipped in SkipReason:
+            self.skipped.labels(skipped.value)
+        for refused in CREATE_ERRORS:
+            self.create_errors.labels(refused)
+        told = "When this process started, in seconds since 1970."
+        self._gauge("start_time_seconds", told).set(time.time())
         data = Info(f"{_PREFIX}_tzdata", "Time zone data in use.", registry=self.registry)
         data.info({"version": tzdata_version()})
 

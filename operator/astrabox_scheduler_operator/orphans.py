@@ -13,6 +13,7 @@ from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
 
 ORPHAN_SECONDS: Final = 30.0
 _SHARE: Final = "orphans"
@@ -67,8 +68,16 @@ class Orphans:
         doubtful = [meta for meta in found if self._is_doubtful(meta, now)]
         if doubtful:
             await self._attendance.refresh()
+        failed: list[ApiError] = []
         for meta in doubtful:
-            cancelled += await self._one(meta, now)
+            try:
+                cancelled += await self._one(meta, now)
+            except ApiError as error:  # it holds up no other, unless nothing gets through
+                failed.append(error)
+                if len(failed) >= GIVE_UP_AFTER:
+                    break
+        if failed:
+            raise failed[0]
         return cancelled
 
     def _is_doubtful(self, meta: ObjectMeta, now: datetime) -> bool:

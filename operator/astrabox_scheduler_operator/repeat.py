@@ -8,6 +8,8 @@ from typing import Final
 from astrabox_scheduler_client.errors import ApiError
 
 RETRY_SECONDS: Final = 3.0
+GIVE_UP_AFTER: Final = 3
+"""After so many calls of one turn that fail it ends: each may take as long as a time limit."""
 _LOG = logging.getLogger(__name__)
 
 

@@ -22,6 +22,7 @@ from astrabox_scheduler_crds.retention import expired_runs
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
 
 RETENTION_SECONDS: Final = 60.0
 SHARE: Final = "retention"
@@ -74,6 +75,7 @@ class _Round:
     count: Callable[[], object]
     deleted: int = 0
     refused: int = 0
+    failed: int = 0
     example: ApiError | None = None
 
 
@@ -109,7 +111,10 @@ class Retention:
         doomed: Sequence[ObjectMeta],
         count: Callable[[], object] = lambda: None,
     ) -> int:
-        """Delete behind the bursts. What is refused for good is told once; any other ApiError is raised."""
+        """Delete behind the bursts. One that cannot be deleted holds up no other, and is told once.
+
+        Raises ApiError where nothing gets through.
+        """
         waiting, done = deque(doomed), _Round(count)
 
         async def work(_: int) -> None:
@@ -132,9 +137,13 @@ class Retention:
         except (Conflict, NotFound):
             return  # somebody touched it: the next time
         except ApiError as error:
-            if not error.permanent:
-                raise
-            done.refused, done.example = done.refused + 1, error
+            done.example = error
+            if error.permanent:
+                done.refused += 1
+            else:
+                done.failed += 1
+                if done.failed >= GIVE_UP_AFTER:
+                    raise
         else:
             done.deleted += 1
             done.count()
@@ -145,7 +154,7 @@ class Retention:
         elif what not in self._refused:
             self._refused.add(what)
             told = "%s cannot be deleted, trying on: %s"
-            _LOG.warning(told, what, done.example, extra={"count": done.refused})
+            _LOG.warning(told, what, done.example, extra={"count": done.refused + done.failed})
 
     async def _tombstones(self, now: datetime) -> list[ObjectMeta]:
         """Schedules that AstraBox deleted so long ago that no older list of it brings them back."""

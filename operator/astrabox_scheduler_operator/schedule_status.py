@@ -33,14 +33,14 @@ def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
 
 
 def state_of(entry: Entry) -> str:
-    """The state that metrics count: one of five."""
+    """The state that metrics count: one of five. `failing`: a due time is being tried again."""
     if entry.deleted:
         return "deleted"
     if entry.problem is not None:
         return "refused"
     if not entry.enabled:
         return "disabled"
-    return "active" if entry.trouble is None else "failing"
+    return "failing" if entry.trouble is not None and entry.failures else "active"
 
 
 def _ready(entry: Entry, now: datetime) -> Condition:

@@ -21,7 +21,8 @@ MIN_INTERVAL_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 30.0
 """Behind a burst that does not end, a status still comes this often."""
-_TOLD_BY_EVENT: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_OF_THE_SCHEDULE: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_OF_A_DUE_TIME: Final = frozenset({"QuotaExceeded", "CreateForbidden", "CreateRefused"})
 _LOG = logging.getLogger(__name__)
 
 
@@ -113,8 +114,7 @@ class StatusWriter:
         else:
             self._took(index, entry, stored, wanted)
             # Compared with what was there at the start: the watch may be back before the answer is.
-            if entry.problem is not None and _is_news(before, wanted):
-                self._tell(entry, entry.problem)
+            self._tell(entry, before, wanted)
             return True
         return False
 
@@ -126,16 +126,24 @@ class StatusWriter:
         entry.stored = wanted
         entry.metadata = entry.metadata.changed(resource_version=stored.resource_version)
 
-    def _tell(self, entry: Entry, problem: Problem) -> None:
-        if problem.reason in _TOLD_BY_EVENT:
-            self._tell_problem(entry, problem)
+    def _tell(self, entry: Entry, before: ScheduleStatus, after: ScheduleStatus) -> None:
+        """By an Event what is new; of due times that fail one after the other for one reason, the first."""
+        told = entry.problem or entry.trouble
+        if told is None:
+            return
+        said, says = _ready(before), _ready(after)
+        of_the_schedule = told.reason in _OF_THE_SCHEDULE and said != says
+        of_a_due_time = told.reason in _OF_A_DUE_TIME and said[0] != says[0]
+        if of_the_schedule or of_a_due_time:
+            self._tell_problem(entry, told)
 
     async def _read_again(self, index: ScheduleIndex, name: str) -> None:
         """Somebody wrote the object since we saw it."""
+        known = index.get(name)
         try:
-            index.upsert(await self._store.get(name), self._clock.now(), read=True)  # touches it
+            index.upsert_read(await self._store.get(name), self._clock.now(), known)  # touches it
         except NotFound:
-            index.remove(name, None)
+            index.forget(known)
         except MalformedAnswer:
             return
         except ApiError:
@@ -176,7 +184,7 @@ class StatusWriter:
             return
 
 
-def _is_news(before: ScheduleStatus, after: ScheduleStatus) -> bool:
-    """Whether the Ready condition says something else than before."""
-    said = {(each.reason, each.message) for each in before.conditions if each.type == READY}
-    return any((each.reason, each.message) not in said for each in after.conditions if each.type == READY)
+def _ready(status: ScheduleStatus) -> tuple[str | None, str | None]:
+    """Reason and message of the Ready condition."""
+    ready = next((each for each in status.conditions if each.type == READY), None)
+    return (None, None) if ready is None else (ready.reason, ready.message)

@@ -2,22 +2,27 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, NotFound
+from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
 
 SWEEP_SECONDS: Final = 30.0
 RECHECK_SECONDS: Final = 10.0
 """While a difference is open: with a dead watch a schedule is known 40 s after its create at the latest."""
 LOADING_SECONDS: Final = 1.0
+FORGET_SECONDS: Final = 600.0
+"""How often disabled schedules are looked for that went while the watch had a gap: they cost memory alone."""
 LASTING_SECONDS: Final = 0.9 * RECHECK_SECONDS
 _MAX_REREADS: Final = 500
 _LOG = logging.getLogger(__name__)
@@ -28,6 +33,10 @@ class ScheduleLists(Protocol):
 
     async def enabled_versions(self) -> dict[str, Version]:
         """Every enabled schedule, consistently. Raises ApiError."""
+        ...
+
+    async def uids(self) -> frozenset[str | None]:
+        """Of every schedule, disabled ones too, consistently. Raises ApiError."""
         ...
 
     async def get(self, name: str) -> DeploymentSchedule:
@@ -59,6 +68,7 @@ class Sweep:
         self._clock = clock
         self._metrics = metrics
         self._differing: dict[str, _Difference] = {}
+        self._forgot = clock.monotonic()
         self.loaded = asyncio.Event()
         """Set once the index knows everything that some list showed, or something newer."""
         self.completed: float | None = None
@@ -93,14 +103,23 @@ class Sweep:
             for name in names
             if self.loaded.is_set() and begun - self._differing[name].since >= LASTING_SECONDS
         ]
-        for name in stale[:_MAX_REREADS]:
-            await self._read_again(name, now)
+        await self._read_all_again(stale[:_MAX_REREADS], now)
         if stale:
             self._metrics.watch_stale.inc(len(stale))
             self.behind_since = self.behind_since or self._clock.monotonic()
             _LOG.warning("the watch has missed changes", extra={"count": len(stale), "schedule": stale[0]})
+        if begun - self._forgot >= FORGET_SECONDS:
+            await self._forget_gone()
+            self._forgot = begun
         self.completed = self._clock.monotonic()
         return len(stale)
+
+    async def _forget_gone(self) -> None:
+        known = tuple(self._index)
+        there = await self._schedules.uids()
+        for entry in known:
+            if entry.metadata.uid not in there:
+                self._index.forget(entry)
 
     def _first_seen(self, name: str, listed: Version | None, now: float) -> _Difference:
         known, held = self._differing.get(name), self._held(name)
@@ -118,13 +137,31 @@ class Sweep:
         entry = self._index.get(name)
         return entry.version if entry is not None else None
 
+    async def _read_all_again(self, names: Sequence[str], now: datetime) -> None:
+        """One that cannot be read holds up no other, unless nothing gets through: then ApiError is raised."""
+        failed: list[ApiError] = []
+
+        async def read(name: str) -> None:
+            if len(failed) >= GIVE_UP_AFTER:
+                return
+            try:
+                await self._read_again(name, now)
+            except ApiError as error:
+                _LOG.debug("a schedule cannot be read again: %s", error, extra={"schedule": name})
+                failed.append(error)
+
+        await fan_out(read, names)
+        if len(failed) >= GIVE_UP_AFTER:
+            raise failed[0]
+
     async def _read_again(self, name: str, now: datetime) -> None:
+        known = self._index.get(name)
         try:
-            self._index.upsert(await self._schedules.get(name), now, read=True)
+            self._index.upsert_read(await self._schedules.get(name), now, known)
         except NotFound as error:
             if error.reason == "NotServed":
                 raise
-            self._index.remove(name, None)
+            self._index.forget(known)
         except MalformedAnswer:
             return
         self._differing.pop(name, None)

@@ -48,4 +48,6 @@ class Confirming:
         if batch.answer is None:
             assert batch.error is not None
             raise batch.error
+        if schedule in batch.answer.failed:
+            raise batch.answer.failed[schedule]
         return batch.answer.at if schedule in batch.answer.versions else None

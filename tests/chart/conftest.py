@@ -1,27 +1,34 @@
-"""Both Helm versions, built before the first test, and a control plane of the chart's own."""
+"""Both Helm versions and promtool, built before the first test, and a control plane of the chart's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.chart.helm import Helm
+from tests.chart.promtool import Promtool
 from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
-from tools.controlplane.recipe import HELM, HELM_3
+from tools.controlplane.recipe import ALERTS, HELM, HELM_3
 
+CONTROLLERS = ("kube-controller-manager",)
+"""Of a node's kit the one that the tests of people's rights start."""
 KITS = {"helm-4": HELM, "helm-3": HELM_3}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test starts its clock, as for the control plane."""
-    wanted = any({"helm", "newest_helm"} & set(getattr(item, "fixturenames", ())) for item in session.items)
-    if session.config.option.collectonly or not wanted:
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    wanted = [*KITS.values()] if asked & {"helm", "newest_helm", "oldest_helm"} else []
+    wanted += [ALERTS] if "promtool" in asked else []
+    wanted += [CONTROLLERS] if "aggregation" in asked else []
+    if session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():
-            for kit in KITS.values():
+            for kit in wanted:
                 ensure_binaries(kit)
     except ControlPlaneError as error:
         raise pytest.UsageError(str(error)) from error
@@ -43,6 +50,12 @@ def newest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 def oldest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Version 3 alone."""
     return _of("helm-3", tmp_path_factory)
+
+
+@pytest.fixture
+def promtool(tmp_path: Path) -> Promtool:
+    """Prometheus' own reader of rules."""
+    return Promtool(ensure_binaries(ALERTS) / "promtool", tmp_path)
 
 
 def _of(version: str, folders: pytest.TempPathFactory) -> Helm:

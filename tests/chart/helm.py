@@ -25,6 +25,7 @@ ALL_ON: Mapping[str, Any] = {
     "imagePullSecrets": [{"name": "registry"}],
     "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example.invalid:3128"}],
     "astrabox": {"serviceAccounts": [{"name": "astrabox"}, {"name": "worker", "namespace": "elsewhere"}]},
+    "rbac": {"aggregateToDefaultRoles": True},
     "serviceAccount": {"annotations": {"example.com/role": "scheduler"}},
     "priorityClassName": "system-cluster-critical",
     "annotations": {"example.com/owner": "agents"},
@@ -44,13 +45,17 @@ ALL_ON: Mapping[str, Any] = {
     "metrics": {
         "service": {"annotations": {"example.com/scrape": "true"}},
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
-        "podMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True, "alertLabels": {"team": "agents"}},
         "dashboard": {"enabled": True, "annotations": {"grafana_folder": "AstraBox"}},
     },
     "flowSchema": {"enabled": True, "createPriorityLevel": True},
+    "tests": {"requireAstraBox": True},
 }
-"""Everything that can be switched on, and each value that is passed through."""
+"""Everything that can be switched on beside each other, and each value that is passed through."""
+POD_MONITOR: Mapping[str, Any] = {
+    "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+}
+"""What excludes the ServiceMonitor."""
 
 
 class HelmError(Exception):

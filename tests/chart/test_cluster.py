@@ -14,19 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.helm import ALL_ON, OPERATOR, RELEASE, Helm, HelmError, is_hook
+from tests.chart.helm import ALL_ON, OPERATOR, POD_MONITOR, RELEASE, Helm, HelmError, is_hook, named
 from tests.definitions import MANIFESTS
 from tools.controlplane import ControlPlane, KubectlError
+from tools.controlplane.modules import ensure_module
 from tools.generated.chart import CHART
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(180)]
 
 CRDS = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
-THIRD_PARTY = {
-    "servicemonitors": "ServiceMonitor",
-    "podmonitors": "PodMonitor",
-    "prometheusrules": "PrometheusRule",
-}
+THIRD_PARTY = ("servicemonitors", "podmonitors", "prometheusrules")
 OLDER = ("    - runinv\n", "    - olderrun\n")
 """What an older version of a CRD has instead."""
 RESTRICTED = {"labels": {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}}
@@ -34,24 +31,10 @@ RESTRICTED = {"labels": {f"pod-security.kubernetes.io/{mode}": "restricted" for 
 
 @pytest.fixture(scope="module", autouse=True)
 def third_party(own_cluster: ControlPlane) -> None:
-    """The kinds of the Prometheus operator, by name only: what is in them is not checked here."""
-    for plural, kind in THIRD_PARTY.items():
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-        group = "monitoring.coreos.com"
-        spec = {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-            "versions": [version],
-        }
-        crd = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": spec,
-        }
-        own_cluster.kubectl("apply", "-f", "-", input=json.dumps(crd))
+    """The Prometheus operator's own definitions of its kinds."""
+    folder = ensure_module("monitoring") / "example" / "prometheus-operator-crd"
+    for plural in THIRD_PARTY:
+        own_cluster.kubectl("create", "-f", str(folder / f"monitoring.coreos.com_{plural}.yaml"))
     own_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
 
 
@@ -76,7 +59,7 @@ def older_chart(tmp_path: Path) -> Path:
     return chart
 
 
-@pytest.mark.parametrize("values", [{}, ALL_ON], ids=["default", "everything"])
+@pytest.mark.parametrize("values", [{}, ALL_ON, POD_MONITOR], ids=["default", "everything", "pod monitor"])
 def test_the_api_server_accepts_every_object(
     helm: Helm, own_cluster: ControlPlane, space: str, values: dict[str, Any]
 ) -> None:
@@ -99,6 +82,33 @@ def test_a_pod_that_is_not_restricted_would_be_noticed(
     apply = ("apply", "--server-side", "--dry-run=server", "--warnings-as-errors", "-f", "-")
     with pytest.raises(KubectlError, match="seccompProfile"):
         own_cluster.kubectl(*apply, input=yaml.safe_dump(deployment))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("ServiceMonitor", ("spec", "endpoints", 0, "intervall"), "30s"),
+        ("ServiceMonitor", ("spec", "endpoints", 0, "interval"), "30"),
+        ("PrometheusRule", ("spec", "groups", 0, "rules", 0, "expr"), None),
+    ],
+)
+def test_a_field_that_the_prometheus_operator_does_not_have_would_be_noticed(
+    newest_helm: Helm,
+    own_cluster: ControlPlane,
+    space: str,
+    *,
+    kind: str,
+    path: tuple[str | int, ...],
+    value: Any,
+) -> None:
+    item: Any = named(newest_helm.render(ALL_ON, namespace=space), kind)
+    place = item
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    apply = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-")
+    with pytest.raises(KubectlError, match=str(path[-1])):
+        own_cluster.kubectl(*apply, input=yaml.safe_dump(item))
 
 
 def test_the_life_of_a_release(installer: Helm, own_cluster: ControlPlane, space: str) -> None:
@@ -126,11 +136,12 @@ def test_everything_on_is_installed_and_taken_away(
     installer: Helm, own_cluster: ControlPlane, space: str
 ) -> None:
     installer.run("install", RELEASE, str(CHART), "-n", space, "-f", "-", given=yaml.safe_dump(dict(ALL_ON)))
-    kinds = ",".join((*THIRD_PARTY, "networkpolicies", "flowschemas", "prioritylevelconfigurations"))
+    cluster_wide = ("flowschemas", "prioritylevelconfigurations", "clusterroles")
+    kinds = ",".join((*THIRD_PARTY, "networkpolicies", *cluster_wide))
     everything = own_cluster.kubectl(
         "get", kinds, "-n", space, "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name"
     )
-    assert len(everything.split()) == 6
+    assert len(everything.split()) == 9
     uninstall(installer, space)
     assert (
         own_cluster.kubectl(
@@ -217,7 +228,7 @@ def test_helm_4_goes_on_with_what_helm_3_has_installed(
 def test_the_hook_is_made_by_helm_test_alone(installer: Helm, own_cluster: ControlPlane, space: str) -> None:
     installer.run("install", RELEASE, str(CHART), "-n", space)
     hooks = [each for each in yaml.safe_load_all(installer.run("get", "hooks", RELEASE, "-n", space)) if each]
-    assert {each["kind"] for each in hooks} == {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Pod"}
+    assert {each["kind"] for each in hooks} == {"ServiceAccount", "Role", "RoleBinding", "Pod"}
     assert all(map(is_hook, hooks))
     assert own_cluster.kubectl("get", "pods", "-n", space, "-o", "name") == ""
     uninstall(installer, space)

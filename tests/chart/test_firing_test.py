@@ -1,46 +1,108 @@
-"""The script of `helm test`, with the rights that the chart gives it, against real operators."""
+"""What `helm test` runs, with the rights that the chart gives it, against real operators."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import secrets
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.connect import ConnectSettings
+from astrabox_scheduler_operator import firing_test
 from tests.apiserver.operator.scenery import bind_role, eventually, process, put_provider
-from tests.chart.helm import RELEASE, Helm, named
+from tests.chart.helm import RELEASE, Helm, Object, named
 from tools.controlplane import Cluster
-from tools.generated.chart import CHART
 
-pytestmark = [
-    pytest.mark.chart,
-    pytest.mark.slow,
-    pytest.mark.timeout(240),
-    pytest.mark.usefixtures("crds_installed"),
-]
+pytestmark = [pytest.mark.chart, pytest.mark.timeout(240), pytest.mark.usefixtures("crds_installed")]
 
-SCRIPT = CHART / "files" / "firing_test.py"
 ACCOUNT = f"{RELEASE}-test"
 
 
-@pytest.fixture
-def account(control_plane: Cluster, newest_helm: Helm, namespace: str) -> Path:
-    """Kubeconfig of the test's account with the Role that the chart renders."""
-    kubeconfig = control_plane.service_account_kubeconfig(namespace, ACCOUNT)
-    objects = newest_helm.render(namespace=namespace)
+@dataclass(frozen=True)
+class Case:
+    """What is there, and how the test has to end."""
+
+    operator: bool
+    provider: bool
+    arguments: tuple[str, ...]
+    code: int
+    told: str
+
+
+CASES: Mapping[str, Case] = {
+    # A provider's Lease alone gets the run; it stays, as nobody dispatches it.
+    "AstraBox": Case(True, True, ("--require-astrabox",), 0, "was created, "),
+    "nobody": Case(True, False, (), 0, "skipped, because no AstraBox process is there: start AstraBox"),
+    "nobody, but required": Case(
+        True,
+        False,
+        ("--require-astrabox",),
+        1,
+        "FAILED: the due time was skipped, because no AstraBox process is there: set ASTRABOX_SCHEDULER_PROV",
+    ),
+    "no operator": Case(False, False, (), 1, "FAILED: no operator holds a Lease: look at the log"),
+}
+
+
+async def test_it_tells_what_the_operators_make_of_a_due_time(
+    control_plane: Cluster, newest_helm: Helm
+) -> None:
+    """All cases at once: each of them waits for the next minute, and for what comes of it."""
+    with contextlib.ExitStack() as stack:
+        async with asyncio.TaskGroup() as group:
+            tasks = {}
+            for name, case in CASES.items():
+                namespace = stack.enter_context(fresh_namespace(control_plane))
+                objects = newest_helm.render(namespace=namespace)
+                tasks[name] = group.create_task(played(control_plane, namespace, objects, case), name=name)
+        for name, case in CASES.items():
+            code, output = tasks[name].result()
+            assert (code, case.told in output) == (case.code, True), f"{name}: {code}, {output}"
+
+
+@contextlib.contextmanager
+def fresh_namespace(cluster: Cluster) -> Iterator[str]:
+    name = cluster.create_namespace(f"firing-{secrets.token_hex(4)}")
+    try:
+        yield name
+    finally:
+        cluster.discard_namespace(name)
+
+
+async def played(cluster: Cluster, namespace: str, objects: list[Object], case: Case) -> tuple[int, str]:
+    """Exit code and output of the test; it leaves nothing behind."""
+    kubeconfig = cluster.service_account_kubeconfig(namespace, ACCOUNT)
     for kind in ("Role", "RoleBinding"):
-        control_plane.kubectl("apply", "-f", "-", input=json.dumps(named(objects, kind, ACCOUNT)))
-    return kubeconfig
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(named(objects, kind, ACCOUNT)))
+    api = await open_api(ConnectSettings(kubeconfig=str(cluster.kubeconfig)), namespace)
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if case.provider:
+                await put_provider(api)
+            if case.operator:
+                operator = cluster.service_account_kubeconfig(namespace, "operator")
+                bind_role(cluster, namespace)
+                await stack.enter_async_context(process(operator, namespace))
+                await eventually(lambda: holds_a_lease(api))
+            ended = await run(kubeconfig, case.arguments)
+        assert not (await api.schedules.list()).items
+        assert not await api.runs.list_unfinished_metadata()
+    finally:
+        await api.aclose()
+    return ended
 
 
-async def run(kubeconfig: Path) -> tuple[int, str]:
+async def run(kubeconfig: Path, arguments: tuple[str, ...]) -> tuple[int, str]:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", str(SCRIPT),
+        sys.executable, "-W", "error", "-m", firing_test.__name__, *arguments,
         env=os.environ | {"KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -55,34 +117,5 @@ async def run(kubeconfig: Path) -> tuple[int, str]:
     return child.returncode, output.decode()
 
 
-@pytest.mark.parametrize("provider", [True, False], ids=["provider", "nobody"])
-async def test_it_tells_what_the_operators_make_of_a_due_time(
-    control_plane: Cluster, account: Path, namespace: str, provider: bool
-) -> None:
-    """A provider's Lease alone gets the run; it stays as nobody dispatches it."""
-    operator = control_plane.service_account_kubeconfig(namespace, "operator")
-    bind_role(control_plane, namespace)
-    api = await open_api(ConnectSettings(kubeconfig=str(control_plane.kubeconfig)), namespace)
-    try:
-        if provider:
-            await put_provider(api)
-        async with process(operator, namespace):
-            await eventually(lambda: holds_a_lease(api))
-            code, output = await run(account)
-        assert code == 0, output
-        told = "was created, " if provider else "skipped, because no AstraBox process is there"
-        assert told in output
-        assert not (await api.schedules.list()).items
-        assert not await api.runs.list_unfinished_metadata()
-    finally:
-        await api.aclose()
-
-
 async def holds_a_lease(api: SchedulerApi) -> bool:
     return any(lease.role == "operator" for lease in await api.leases.list())
-
-
-async def test_without_an_operator_it_fails_and_says_where_to_look(account: Path) -> None:
-    code, output = await run(account)
-    assert code == 1
-    assert "FAILED: no operator holds a Lease: look at the log" in output

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, PROVIDER_PERMISSIONS, role_rules
-from astrabox_scheduler_operator.app import FINISH_SECONDS, FLUSH_SECONDS, WATCH_STOP_SECONDS
+from astrabox_scheduler_operator import firing_test
 from astrabox_scheduler_operator.settings import PREFIX, Settings
 from tests.chart.helm import (
     ALL_ON,
     NAMESPACE,
     OPERATOR,
+    POD_MONITOR,
     PROVIDER,
     RELEASE,
     Helm,
     HelmError,
     Object,
-    identities,
     is_hook,
     named,
 )
@@ -56,7 +57,22 @@ def test_rights_are_those_of_the_code_and_no_more(rendered: list[Object], everyt
             OPERATOR: role_rules(OPERATOR_PERMISSIONS),
             PROVIDER: role_rules(PROVIDER_PERMISSIONS),
         }
-        assert not [each for each in objects if each["kind"].startswith("ClusterRole")]
+        assert not [each for each in objects if each["kind"] == "ClusterRoleBinding"]
+    assert not [each for each in rendered if each["kind"] == "ClusterRole"]
+
+
+def test_people_get_rights_to_our_kinds_alone_and_an_admin_all_that_he_gives(
+    everything: list[Object],
+) -> None:
+    """IN-06."""
+    roles = {each["metadata"]["name"]: each for each in everything if each["kind"] == "ClusterRole"}
+    assert roles.keys() == {f"{NAMESPACE}-{RELEASE}-{role}" for role in ("view", "edit", "admin")}
+    for role in ("view", "edit"):
+        (rule,) = roles[f"{NAMESPACE}-{RELEASE}-{role}"]["rules"]
+        assert rule["apiGroups"] == [labels.GROUP]
+        assert "*" not in rule["verbs"]
+    given = role_rules({*OPERATOR_PERMISSIONS, *PROVIDER_PERMISSIONS})
+    assert roles[f"{NAMESPACE}-{RELEASE}-admin"]["rules"] == given
 
 
 def test_bindings_give_each_role_to_its_accounts(everything: list[Object]) -> None:
@@ -130,11 +146,6 @@ def test_a_restart_needs_a_minute_of_failures(rendered: list[Object]) -> None:
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 60
 
 
-def test_a_stop_has_the_time_it_needs(rendered: list[Object]) -> None:
-    pod = named(rendered, "Deployment")["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] >= FINISH_SECONDS + FLUSH_SECONDS + WATCH_STOP_SECONDS + 10
-
-
 def test_a_rollout_takes_none_away_before_another_is_there(rendered: list[Object]) -> None:
     strategy = named(rendered, "Deployment")["spec"]["strategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -175,34 +186,35 @@ def environment(container: Object) -> dict[str, str]:
     return {name.removeprefix(PREFIX): value for name, value in ours.items()}
 
 
-def test_selectors_choose_the_operators_pods_alone(everything: list[Object]) -> None:
+def test_selectors_choose_the_operators_pods_alone(helm: Helm, everything: list[Object]) -> None:
     deployment = named(everything, "Deployment")["spec"]
-    labels = deployment["template"]["metadata"]["labels"]
+    marks = deployment["template"]["metadata"]["labels"]
     spread = deployment["template"]["spec"]["topologySpreadConstraints"]
     selectors = [
         deployment["selector"]["matchLabels"],
         named(everything, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        named(everything, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
-        named(everything, "PodMonitor")["spec"]["selector"]["matchLabels"],
+        named(everything, "NetworkPolicy", OPERATOR)["spec"]["podSelector"]["matchLabels"],
+        named(helm.render(POD_MONITOR), "PodMonitor")["spec"]["selector"]["matchLabels"],
         named(everything, "Service")["spec"]["selector"],
         *(each["labelSelector"]["matchLabels"] for each in spread),
     ]
     assert len(selectors) == 7
     test_pod = named(everything, "Pod")["metadata"]["labels"]
     for selector in selectors:
-        assert selector.items() <= labels.items()
+        assert selector.items() <= marks.items()
         assert not selector.items() <= test_pod.items()
     service = named(everything, "Service")["metadata"]["labels"]
     assert named(everything, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items() <= service.items()
 
 
-def test_operators_that_are_not_ready_are_scraped_too(everything: list[Object]) -> None:
+def test_operators_that_are_not_ready_are_scraped_too(helm: Helm, everything: list[Object]) -> None:
     spec = named(everything, "Service")["spec"]
     assert spec["clusterIP"] == "None"
     assert spec["publishNotReadyAddresses"] is True
     assert spec["ports"] == [{"name": "health", "port": 8080, "targetPort": "health", "protocol": "TCP"}]
     assert named(everything, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "health"
-    assert named(everything, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"] == "health"
+    pod_monitor = named(helm.render(POD_MONITOR), "PodMonitor")
+    assert pod_monitor["spec"]["podMetricsEndpoints"][0]["port"] == "health"
 
 
 def test_a_selector_never_changes_with_the_version(rendered: list[Object]) -> None:
@@ -216,11 +228,12 @@ def test_a_selector_never_changes_with_the_version(rendered: list[Object]) -> No
 
 def test_every_object_has_the_recommended_labels_and_the_users(everything: list[Object]) -> None:
     for item in everything:
-        labels = item["metadata"]["labels"]
+        marks = item["metadata"]["labels"]
         recommended = {"name", "instance", "version", "part-of", "managed-by", "component"}
-        assert {f"app.kubernetes.io/{each}" for each in recommended} <= labels.keys()
-        assert labels["team"] == "agents"
+        assert {f"app.kubernetes.io/{each}" for each in recommended} <= marks.keys()
+        assert marks["team"] == "agents"
         if item["kind"] not in {
+            "ClusterRole",
             "CustomResourceDefinition",
             "FlowSchema",
             "PriorityLevelConfiguration",
@@ -241,7 +254,7 @@ def test_what_is_passed_through_arrives(everything: list[Object]) -> None:
 
 
 def test_network_policy_lets_probes_in_and_the_api_server_out(everything: list[Object]) -> None:
-    spec = named(everything, "NetworkPolicy")["spec"]
+    spec = named(everything, "NetworkPolicy", OPERATOR)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert spec["ingress"] == [
         {
@@ -255,11 +268,25 @@ def test_network_policy_lets_probes_in_and_the_api_server_out(everything: list[O
     assert proxy == ALL_ON["networkPolicy"]["egress"]["extra"][0]
 
 
+def test_in_a_namespace_that_denies_all_the_test_reaches_the_api_server_too(everything: list[Object]) -> None:
+    operator = named(everything, "NetworkPolicy", OPERATOR)
+    policy = named(everything, "NetworkPolicy", f"{RELEASE}-test")
+    assert not is_hook(policy), "it is in force before the pod starts"
+    assert policy["spec"]["egress"] == operator["spec"]["egress"]
+    assert policy["spec"]["ingress"] == []
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    selector = policy["spec"]["podSelector"]["matchLabels"]
+    assert selector.items() <= named(everything, "Pod")["metadata"]["labels"].items()
+    pod = named(everything, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert not selector.items() <= pod.items()
+
+
 def test_network_policy_without_egress_restricts_none(helm: Helm) -> None:
     values = {"networkPolicy": {"enabled": True, "egress": {"enabled": False}}}
-    spec = named(helm.render(values), "NetworkPolicy")["spec"]
-    assert spec["policyTypes"] == ["Ingress"]
-    assert "egress" not in spec
+    for name in (OPERATOR, f"{RELEASE}-test"):
+        spec = named(helm.render(values), "NetworkPolicy", name)["spec"]
+        assert spec["policyTypes"] == ["Ingress"]
+        assert "egress" not in spec
 
 
 def test_flow_schema_names_both_sides_and_one_namespace(everything: list[Object]) -> None:
@@ -297,19 +324,15 @@ def test_image(helm: Helm, image: dict[str, str], expected: str) -> None:
     assert {spec["containers"][0]["image"] for spec in pods(helm.render({"image": image}))} == {expected}
 
 
-def test_names_in_two_namespaces_and_of_a_long_release_differ_and_fit(helm: Helm) -> None:
-    long = helm.render(ALL_ON, release="r" * 53)
-    for item in long:
-        name = item["metadata"]["name"]
-        assert len(name) <= 63 or item["kind"] in {"CustomResourceDefinition", "FlowSchema"}
-    cluster_wide = {"FlowSchema", "PriorityLevelConfiguration"}
-    one, two = (
-        {each for each in identities(helm.render(ALL_ON, namespace=space)) if each[0] in cluster_wide}
-        for space in ("one", "two")
-    )
-    assert not one & two
-    assert ("Deployment", "mine-astrabox-scheduler-operator") in identities(helm.render(release="mine"))
-    assert ("Deployment", "given-operator") in identities(helm.render({"fullnameOverride": "given"}))
+def test_the_test_is_a_module_of_the_image(helm: Helm, everything: list[Object]) -> None:
+    def command(objects: list[Object]) -> list[str]:
+        (container,) = named(objects, "Pod")["spec"]["containers"]
+        assert "volumeMounts" not in container
+        found: list[str] = container["command"]
+        return found
+
+    assert command(helm.render()) == ["python", "-m", firing_test.__name__]
+    assert command(everything) == ["python", "-m", firing_test.__name__, "--require-astrabox"]
 
 
 def test_an_account_made_elsewhere_has_to_be_named(helm: Helm) -> None:

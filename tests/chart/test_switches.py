@@ -24,7 +24,7 @@ BY_DEFAULT = CRDS | {
     ("ServiceAccount", OPERATOR),
     *((kind, name) for kind in ("Role", "RoleBinding") for name in (OPERATOR, PROVIDER)),
 }
-TESTS = {(kind, f"{RELEASE}-test") for kind in ("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Pod")}
+TESTS = {(kind, f"{RELEASE}-test") for kind in ("ServiceAccount", "Role", "RoleBinding", "Pod")}
 
 SWITCHES: Mapping[str, tuple[dict[str, Any], set[tuple[str, str]], set[tuple[str, str]]]] = {
     "no CRDs": ({"crds": {"install": False}}, set(), CRDS),
@@ -50,7 +50,21 @@ SWITCHES: Mapping[str, tuple[dict[str, Any], set[tuple[str, str]], set[tuple[str
     ),
     "no budget": ({"podDisruptionBudget": {"enabled": False}}, set(), {("PodDisruptionBudget", OPERATOR)}),
     "no tests": ({"tests": {"enabled": False}}, set(), TESTS),
-    "network policy": ({"networkPolicy": {"enabled": True}}, {("NetworkPolicy", OPERATOR)}, set()),
+    "network policy": (
+        {"networkPolicy": {"enabled": True}},
+        {("NetworkPolicy", OPERATOR), ("NetworkPolicy", f"{RELEASE}-test")},
+        set(),
+    ),
+    "network policy without tests": (
+        {"networkPolicy": {"enabled": True}, "tests": {"enabled": False}},
+        {("NetworkPolicy", OPERATOR)},
+        TESTS,
+    ),
+    "rights for people": (
+        {"rbac": {"aggregateToDefaultRoles": True}},
+        {("ClusterRole", f"{NAMESPACE}-{RELEASE}-{role}") for role in ("view", "edit", "admin")},
+        set(),
+    ),
     "service": ({"metrics": {"service": {"enabled": True}}}, {("Service", OPERATOR)}, set()),
     "service monitor": (
         {"metrics": {"serviceMonitor": {"enabled": True}}},

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import yaml
 
+from astrabox_scheduler_operator import app
+from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.settings import Settings
-from tests.chart.helm import Helm, HelmError
+from tests.chart.helm import Helm, HelmError, named
 from tools.generated.chart import CHART
+from tools.generated.chart_readme import described
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+EXIT_SECONDS = 3
+"""For Python to end when the last part has."""
 FREE = {"global"}
 """Of the schema's objects with members of any name: what a parent chart gives."""
 
@@ -37,7 +43,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "a number for an annotation": ({"podAnnotations": {"a": 1}}, "podAnnotations/a"),
     "a selector's label": ({"podLabels": {"app.kubernetes.io/component": "x"}}, "podLabels/app"),
     "a probe's handler": ({"livenessProbe": {"httpGet": {}}}, "httpGet"),
-    "too short a stop": ({"terminationGracePeriodSeconds": 5}, "terminationGracePeriodSeconds"),
+    "too short a stop": ({"terminationGracePeriodSeconds": 29}, "terminationGracePeriodSeconds"),
     "no disruption at all": ({"podDisruptionBudget": {"maxUnavailable": 0}}, "maxUnavailable"),
     "minAvailable": ({"podDisruptionBudget": {"minAvailable": 1}}, "minAvailable"),
     "an address without its range": (
@@ -50,6 +56,13 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "a bucket that is none": ({"metrics": {"prometheusRule": {"lateSeconds": 45}}}, "lateSeconds"),
     "an interval without its unit": ({"metrics": {"podMonitor": {"interval": "30"}}}, "podMonitor/interval"),
+    "units the wrong way round": (
+        {"metrics": {"podMonitor": {"interval": "1s1h"}}},
+        "podMonitor/interval",
+    ),
+    "a name in capitals": ({"nameOverride": "UPPER"}, "nameOverride"),
+    "a name that ends in a dash": ({"fullnameOverride": "a-"}, "fullnameOverride"),
+    "a word for a switch": ({"rbac": {"aggregateToDefaultRoles": "yes"}}, "aggregateToDefaultRoles"),
     "a toleration's typo": ({"tolerations": [{"efect": "NoSchedule"}]}, "efect"),
 }
 
@@ -62,6 +75,62 @@ def test_refused_by_name(helm: Helm, case: str) -> None:
         helm.render(values)
     assert told in str(refusal.value).replace(".", "/")
     assert "values don't meet the specifications of the schema" in str(refusal.value)
+
+
+REFUSED_TOGETHER: Mapping[str, tuple[dict[str, Any], str]] = {
+    "both monitors": (
+        {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}},
+        "metrics.serviceMonitor and metrics.podMonitor: with both, everything is scraped and counted twice",
+    ),
+    "a long scrape of pods": (
+        {"podMonitor": {"enabled": True, "interval": "1m", "scrapeTimeout": "1m1ms"}},
+        "metrics.podMonitor.scrapeTimeout: 1m1ms is longer than the interval of 1m",
+    ),
+    "a long scrape of a service": (
+        {"serviceMonitor": {"enabled": True, "interval": "5s"}},
+        "metrics.serviceMonitor.scrapeTimeout: 10s is longer than the interval of 5s",
+    ),
+}
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize("case", REFUSED_TOGETHER)
+def test_refused_because_of_another_value(helm: Helm, case: str) -> None:
+    values, told = REFUSED_TOGETHER[case]
+    with pytest.raises(HelmError) as refusal:
+        helm.render({"metrics": values})
+    assert told in str(refusal.value)
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize(("interval", "timeout"), [("90s", "1m30s"), ("1h", "59m59s999ms"), ("1500ms", "1s")])
+def test_a_scrape_that_ends_in_time_is_accepted(helm: Helm, interval: str, timeout: str) -> None:
+    monitor = {"enabled": True, "interval": interval, "scrapeTimeout": timeout}
+    (endpoint,) = named(helm.render({"metrics": {"podMonitor": monitor}}), "PodMonitor")["spec"][
+        "podMetricsEndpoints"
+    ]
+    assert (endpoint["interval"], endpoint["scrapeTimeout"]) == (interval, timeout)
+
+
+def test_a_pod_gets_the_time_that_a_stop_takes() -> None:
+    """The code's own bounds, the least that the schema accepts, the default, and the words beside it."""
+    least = SCHEMA["properties"]["terminationGracePeriodSeconds"]["minimum"]
+    assert app.STOP_SECONDS + EXIT_SECONDS <= least <= DEFAULTS["terminationGracePeriodSeconds"]
+    (told,) = (
+        value.meaning
+        for value in described((CHART / "values.yaml").read_text())
+        if value.path == ("terminationGracePeriodSeconds",)
+    )
+    assert [float(number) for number in re.findall(r"\d+", told)] == [
+        app.STOP_SECONDS,
+        app.FINISH_SECONDS,
+        app.CANCEL_SECONDS,
+        app.FLUSH_SECONDS,
+        app.WATCH_STOP_SECONDS,
+        app.RELEASE_SECONDS,
+        HEALTH_STOP_SECONDS,
+        least,
+    ]
 
 
 def objects(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -32,8 +32,9 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, so that none of them begins when the others have ended.
 
-    `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one. The
-    last of the second is the group of those that need both cores: it begins when the rush of the start is over.
+    `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one.
+    The last of the second is the group of those that need both cores: it begins when the rush of the start
+    is over.
     """
     if not all(item.get_closest_marker("faults") for item in items):
         return

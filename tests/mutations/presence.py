@@ -47,7 +47,7 @@ PRESENCE: Final = (
         ),
         tests=(
             f"{_CUT}::test_due_time_of_a_long_cut_fires_once_the_hosts_are_back[created-in-the-tail]",
-            f"{_OPERATOR}/test_orphans_and_retention.py::test_a_run_that_may_still_be_wanted_is_left_alone",
+            f"{_OPERATOR}/test_orphans.py::test_a_run_that_may_still_be_wanted_is_left_alone",
         ),
     ),
     Mutation(

@@ -105,9 +105,20 @@ STORE: Final = (
         tests=(f"{_FAULTS}/test_cut_off.py::test_refused_credentials",),
     ),
     Mutation(
+        name="late-answers",
+        taken_out="the operator's doubt in a read that is older than what the watch has brought since",
+        edits=(
+            (f"{OPERATOR}/index.py", "if current is not over:", "if current is None and over is not None:"),
+        ),
+        tests=(
+            f"{_UNIT}/operator/test_index.py::test_a_read_that_is_answered_late_undoes_nothing",
+            f"{_UNIT}/operator/test_one_bad_answer.py::test_a_due_time_survives_an_edit_during_its_own_read",
+        ),
+    ),
+    Mutation(
         name="sweep-of-schedules",
         taken_out="the operator's reads of what a dead watch has missed",
-        edits=((f"{OPERATOR}/sweep.py", "for name in stale[:_MAX_REREADS]:", "for name in ():"),),
+        edits=((f"{OPERATOR}/sweep.py", "stale[:_MAX_REREADS], now)", "(), now)"),),
         tests=(
             f"{_UNIT}/operator/test_sweep.py::test_what_the_watch_missed_is_read_again_and_makes_it_behind",
         ),

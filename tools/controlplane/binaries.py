@@ -115,9 +115,9 @@ def _build(name: str, folder: Path, environ: Mapping[str, str], progress: Progre
     progress.begin(f"building {name} {pins.version(program)}")
     with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
         output = Path(scratch) / name
-        flags = ["-v", "-trimpath", "-ldflags", ldflags(program, pins.kubernetes), "-o", str(output)]
+        flags = ["-v", "-trimpath", "-tags", program.tags, "-ldflags", ldflags(program, pins.kubernetes)]
         code, lines = run_with_progress(
-            [str(go), "build", *flags, program.package],
+            [str(go), "build", *flags, "-o", str(output), program.package],
             cwd=GO_MODULES / program.module,
             environ=go_environment(environ),
             progress=progress,

@@ -16,17 +16,19 @@ FAULT_TOOLS = ("toxiproxy-server",)
 NODE = ("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
 HELM = ("helm",)
 HELM_3 = ("helm3",)
-_KITS = (CONTROL_PLANE, FAULT_TOOLS, NODE, HELM, HELM_3)
+ALERTS = ("promtool",)
+_KITS = (CONTROL_PLANE, FAULT_TOOLS, NODE, HELM, HELM_3, ALERTS)
 """Each is cached in a folder of its own: a change of its pins builds no other anew."""
 _REVISION = 1  # raise it when the build flags below change what comes out
 
 
 @dataclass(frozen=True)
 class Program:
-    """One binary: its package, and the folder under `go/` whose go.mod pins it."""
+    """One binary: its package, the folder under `go/` whose go.mod pins it, and build tags."""
 
     module: str
     package: str
+    tags: str = ""
 
 
 PROGRAMS: Mapping[str, Program] = {
@@ -40,14 +42,18 @@ PROGRAMS: Mapping[str, Program] = {
     "kube-proxy": Program("node", "k8s.io/kubernetes/cmd/kube-proxy"),
     "helm": Program("helm", "helm.sh/helm/v4/cmd/helm"),
     "helm3": Program("helm3", "helm.sh/helm/v3/cmd/helm"),
+    # Without the clients of all the clouds that Prometheus finds its targets in.
+    "promtool": Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", "remove_all_sd"),
 }
-_REQUIRED: Mapping[str, str] = {
+REQUIRED: Mapping[str, str] = {
     "kubernetes": "k8s.io/kubernetes",
     "etcd": "go.etcd.io/etcd/server/v3",
     "toxiproxy": "github.com/Shopify/toxiproxy/v2",
     "node": "k8s.io/kubernetes",
     "helm": "helm.sh/helm/v4",
     "helm3": "helm.sh/helm/v3",
+    "promtool": "github.com/prometheus/prometheus",
+    "monitoring": "github.com/prometheus-operator/prometheus-operator",
 }
 """What the version of each folder under `go/` is the version of."""
 
@@ -71,9 +77,9 @@ class Pins:
 
 def read_pins(modules: Path = GO_MODULES) -> Pins:
     """Versions of all modules, and the oldest Go that may build them."""
-    texts = {name: (modules / name / "go.mod").read_text() for name in _REQUIRED}
+    texts = {name: (modules / name / "go.mod").read_text() for name in REQUIRED}
     return Pins(
-        versions={name: _required(text, _REQUIRED[name]) for name, text in texts.items()},
+        versions={name: _required(text, REQUIRED[name]) for name, text in texts.items()},
         go=max(parse_go_version(_go_line(text)) for text in texts.values()),
     )
 

@@ -51,7 +51,8 @@ def crd_template(name: str, crd: Mapping[str, Any]) -> str:
 
 
 def _rules() -> str:
-    sides = {"operator": OPERATOR_PERMISSIONS, "provider": PROVIDER_PERMISSIONS}
+    both = sorted({*OPERATOR_PERMISSIONS, *PROVIDER_PERMISSIONS})
+    sides = {"operator": OPERATOR_PERMISSIONS, "provider": PROVIDER_PERMISSIONS, "both": both}
     parts = (
         f'{{{{- define "astrabox-scheduler.{side}Rules" -}}}}\n'
         f"{yaml_text(role_rules(permissions))}"

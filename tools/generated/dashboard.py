@@ -24,21 +24,30 @@ class Panel:
     unit: str = "short"
 
 
-def _rate(name: str, by: str = "") -> str:
+_STARTED: Final = (
+    f"time() - last_over_time({_M}_start_time_seconds{{{_OF}}}[$__rate_interval])"
+    " < $__rate_interval_ms / 1000"
+)
+"""Operators of which the interval may hold all that they have counted."""
+
+
+def _grown(name: str, by: str = "") -> str:
+    """What a counter has grown in an interval. As in the alerts, a process that is new in it counts whole."""
     grouped = f" by ({by})" if by else ""
-    return f"sum{grouped} (increase({_M}_{name}{{{_OF}}}[$__rate_interval]))"
+    counter = f"{_M}_{name}{{{_OF}}}[$__rate_interval]"
+    increase, last = f"increase({counter})", f"last_over_time({counter})"
+    return f"sum{grouped} ({increase} > {last} or {last} and ignoring(reason, le) ({_STARTED}) or {increase})"
 
 
 def _quantile(share: float) -> str:
-    buckets = f"increase({_M}_firing_lateness_seconds_bucket{{{_OF}}}[$__rate_interval])"
-    return f"histogram_quantile({share}, sum by (le) ({buckets}))"
+    return f"histogram_quantile({share}, {_grown('firing_lateness_seconds_bucket', 'le')})"
 
 
 PANELS: Final = (
     Panel(
         "Due times fired",
         "Due times that became a run, over all operators.",
-        ((_rate("fired_total"), "fired"),),
+        ((_grown("fired_total"), "fired"),),
     ),
     Panel(
         "Lateness",
@@ -49,7 +58,7 @@ PANELS: Final = (
     Panel(
         "Due times skipped",
         "NoAstraBoxProcess: nobody was there to run them. OutsideCatchUpWindow: no operator was in time.",
-        ((_rate("skipped_total", "reason"), "{{reason}}"),),
+        ((_grown("skipped_total", "reason"), "{{reason}}"),),
     ),
     Panel(
         "Schedules",
@@ -59,27 +68,30 @@ PANELS: Final = (
     Panel(
         "Creates that failed",
         "By the API server's reason; each is tried again inside the catch-up window.",
-        ((_rate("create_errors_total", "reason"), "{{reason}}"),),
+        ((_grown("create_errors_total", "reason"), "{{reason}}"),),
     ),
     Panel(
         "Changes that the watch missed",
         "Found by the sweep against a fresh list; anything but zero is a sick watch.",
-        ((_rate("watch_stale_total"), "missed"),),
+        ((_grown("watch_stale_total"), "missed"),),
     ),
     Panel(
         "Shares given up",
         "By an operator that got no answer in time; the others fire what was its share.",
-        ((_rate("step_downs_total"), "stepped down"),),
+        ((_grown("step_downs_total"), "stepped down"),),
     ),
     Panel(
         "Runs deleted and cancelled",
         "Deleted: history beyond the limit. Cancelled: no AstraBox process was there.",
-        ((_rate("runs_deleted_total"), "deleted"), (_rate("runs_cancelled_total"), "cancelled")),
+        ((_grown("runs_deleted_total"), "deleted"), (_grown("runs_cancelled_total"), "cancelled")),
     ),
     Panel(
         "Requests",
         "Reads that confirm schedules before they fire, and writes of their status.",
-        ((_rate("confirm_reads_total"), "confirming reads"), (_rate("status_writes_total"), "status writes")),
+        (
+            (_grown("confirm_reads_total"), "confirming reads"),
+            (_grown("status_writes_total"), "status writes"),
+        ),
     ),
     Panel(
         "Clock against the API server's",
@@ -96,7 +108,7 @@ PANELS: Final = (
 
 
 def rendered() -> dict[Path, str]:
-    """The dashboard and where it goes."""
+    """The dashboard and where it goes; the template puts the release's namespace into it."""
     panels = [_panel(number, panel) for number, panel in enumerate(PANELS)]
     dashboard = {
         "title": "AstraBox scheduler",
@@ -123,6 +135,7 @@ _VARIABLES: Final[list[dict[str, Any]]] = [
         "query": f"label_values({_M}_tzdata_info, namespace)",
         "refresh": 2,
         "sort": 1,
+        "current": {},
     },
 ]
 

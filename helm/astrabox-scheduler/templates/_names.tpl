@@ -35,12 +35,12 @@
 {{- end }}
 
 {{- define "astrabox-scheduler.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: astrabox
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -52,9 +52,15 @@ app.kubernetes.io/component: operator
 {{- end }}
 
 {{- define "astrabox-scheduler.selector" -}}
-app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "astrabox-scheduler.testSelector" -}}
+app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: test
 {{- end }}
 
 {{- define "astrabox-scheduler.image" -}}
@@ -70,8 +76,50 @@ app.kubernetes.io/component: operator
 {{- define "astrabox-scheduler.providerSubjects" -}}
 {{- range .Values.astrabox.serviceAccounts }}
 - kind: ServiceAccount
-  name: {{ .name }}
-  namespace: {{ default $.Release.Namespace .namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ default $.Release.Namespace .namespace | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Milliseconds of a duration such as 1m30s. */ -}}
+{{- define "astrabox-scheduler.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 }}
+{{- $sum := 0 }}
+{{- range regexFindAll "[0-9]+[a-z]+" . -1 }}
+{{- $sum = add $sum (mul (regexFind "^[0-9]+" . | atoi) (get $units (regexFind "[a-z]+$" .))) }}
+{{- end }}
+{{- $sum }}
+{{- end }}
+
+{{- /* Prometheus leaves out a monitor that it cannot use, and only its operator's log says so. */ -}}
+{{- define "astrabox-scheduler.checkMonitor" -}}
+{{- $values := (index . 0).Values.metrics }}
+{{- $name := index . 1 }}
+{{- $monitor := get $values $name }}
+{{- if and $values.serviceMonitor.enabled $values.podMonitor.enabled }}
+{{- fail "metrics.serviceMonitor and metrics.podMonitor: with both, everything is scraped and counted twice; enable one of them" }}
+{{- end }}
+{{- if gt (include "astrabox-scheduler.milliseconds" $monitor.scrapeTimeout | int) (include "astrabox-scheduler.milliseconds" $monitor.interval | int) }}
+{{- printf "metrics.%s.scrapeTimeout: %s is longer than the interval of %s, which Prometheus refuses; make it shorter" $name $monitor.scrapeTimeout $monitor.interval | fail }}
+{{- end }}
+{{- end }}
+
+{{- /* Rules of a NetworkPolicy: out to the API server, and what else is allowed. */ -}}
+{{- define "astrabox-scheduler.egress" -}}
+- ports:
+    {{- range .apiServerPorts }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
+  {{- with .apiServerCidrs }}
+  to:
+    {{- range . }}
+    - ipBlock:
+        cidr: {{ . | quote }}
+    {{- end }}
+  {{- end }}
+{{- with .extra }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -93,8 +141,8 @@ capabilities:
 
 {{- /* Metadata of what exists for `helm test` only, but for its place in the order. */ -}}
 {{- define "astrabox-scheduler.testMetadata" }}
-  name: {{ include "astrabox-scheduler.test" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "astrabox-scheduler.test" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "astrabox-scheduler.labels" . | nindent 4 }}
     app.kubernetes.io/component: test

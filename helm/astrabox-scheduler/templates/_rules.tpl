@@ -84,3 +84,55 @@
   verbs:
   - patch
 {{- end }}
+{{- define "astrabox-scheduler.bothRules" -}}
+- apiGroups:
+  - coordination.k8s.io
+  resources:
+  - leases
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - update
+- apiGroups:
+  - events.k8s.io
+  resources:
+  - events
+  verbs:
+  - create
+- apiGroups:
+  - scheduler.astrabox.io
+  resources:
+  - deploymentschedules
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - scheduler.astrabox.io
+  resources:
+  - deploymentschedules/status
+  verbs:
+  - patch
+- apiGroups:
+  - scheduler.astrabox.io
+  resources:
+  - runinvocations
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - patch
+  - watch
+- apiGroups:
+  - scheduler.astrabox.io
+  resources:
+  - runinvocations/status
+  verbs:
+  - patch
+{{- end }}

@@ -1,4 +1,4 @@
-"""The order in which an operator starts."""
+"""The order in which an operator starts and ends."""
 
 import asyncio
 from pathlib import Path
@@ -7,9 +7,12 @@ import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.identity import new_identity
+from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_operator.app import LOAD_SECONDS, Operator
+from astrabox_scheduler_operator.entry import Gap
 from astrabox_scheduler_operator.settings import PREFIX, Settings
-from tests.apiserver.operator.scenery import eventually, put_provider, put_schedule, see
+from tests.apiserver.operator.scenery import eventually, put_provider, put_schedule, see, whole_minute
+from tools.controlplane import Cluster
 
 
 async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
@@ -81,3 +84,34 @@ async def test_an_operator_that_is_ended_while_it_loads_leaves_nothing(
     await running
     await own.aclose()
     assert [each for each in await api.leases.list() if each.role == "operator"] == []
+
+
+async def test_an_operator_that_ends_tells_what_nobody_else_knows(
+    control_plane: Cluster,
+    api: SchedulerApi,
+    admin_kubeconfig: Path,
+    namespace: str,
+) -> None:
+    """OB-05: the gap that it has gathered is not over yet."""
+    await put_schedule(api, "a", cron="0 0 1 1 *")
+    settings = Settings.from_environment(
+        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
+    )
+    own = await open_api(settings.connect, namespace, "operator")
+    operator = Operator(settings, own, new_identity("operator"))
+    stop = asyncio.Event()
+    running = asyncio.create_task(operator.run(stop))
+
+    async def held() -> bool:
+        return operator.keeper.held()
+
+    await eventually(held)
+    entry = operator.index.get("a")
+    assert entry is not None
+    due = whole_minute(api.clock.now())
+    entry.gaps = (Gap(due, due, 1, SkipReason.NO_PROVIDER),)
+    stop.set()
+    await running
+    await own.aclose()
+    told = control_plane.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}")
+    assert told == "DueTimesSkipped"

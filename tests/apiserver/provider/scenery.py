@@ -175,7 +175,7 @@ class Place:
         queue, metrics = DueQueue(), Metrics()
         index = ScheduleIndex(queue)
         for schedule in (await self.api.schedules.list()).items:
-            index.upsert(schedule, self.clock.now(), read=True)
+            index.upsert(schedule, self.clock.now())
         for entry in index:
             entry.cursor = max(entry.cursor, start)
             entry.plan()

@@ -6,7 +6,7 @@ import pytest
 
 from tools.controlplane import BuildError, ContextError, ControlPlane, ExternalCluster, open_cluster
 from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_binaries
-from tools.controlplane.recipe import CONTROL_PLANE, FAULT_TOOLS, HELM, HELM_3, NODE, PROGRAMS
+from tools.controlplane.recipe import ALERTS, CONTROL_PLANE, FAULT_TOOLS, HELM, HELM_3, NODE, PROGRAMS
 from tools.controlplane.sources import allowed_contexts, cache_root, check_context, external_kubeconfig
 
 
@@ -110,4 +110,4 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(tmp_pat
 
 
 def test_every_program_of_the_control_plane_can_be_built() -> None:
-    assert {*CONTROL_PLANE, *FAULT_TOOLS, *NODE, *HELM, *HELM_3} == set(PROGRAMS)
+    assert {*CONTROL_PLANE, *FAULT_TOOLS, *NODE, *HELM, *HELM_3, *ALERTS} == set(PROGRAMS)

@@ -86,6 +86,10 @@ async def test_a_failing_create_is_not_repeated_hot(world: World) -> None:
     assert len([name for name, _ in world.schedules.patches if name == "a"]) <= 4
     assert len(world.due_names("b")) == 11
     assert operator.sample("create_errors_total", reason="Forbidden") == len(tries)
+    for second in (30, 40):
+        await operator.at(at(f"12:12:{second}"))
+    await operator.reporter.flush()
+    assert [reason for _, reason, _ in operator.events.written] == ["QuotaExceeded", "DueTimesSkipped"]
 
 
 async def test_a_server_that_asks_to_wait_is_obeyed(world: World) -> None:
@@ -100,8 +104,8 @@ async def test_a_server_that_asks_to_wait_is_obeyed(world: World) -> None:
     assert len(world.runs.creates) == 2
 
 
-async def test_creates_that_are_forbidden_are_told_in_the_condition(world: World) -> None:
-    """OB-03: Ready=False with the API's answer; it is True again after the next success."""
+async def test_creates_that_are_forbidden_are_told(world: World) -> None:
+    """OB-03: Ready=False with the API's answer, an Event; it is True again after the next success."""
     operator = world.operator()
     world.schedules.put("a")
     operator.see()
@@ -121,6 +125,10 @@ async def test_creates_that_are_forbidden_are_told_in_the_condition(world: World
     status = world.schedules.stored["a"].status
     assert [each.status for each in status.conditions if each.type == "Ready"] == ["True"]
     assert status.last_due_time == at("12:01")
+    await operator.reporter.flush()
+    ((name, reason, note),) = operator.events.written
+    assert (name, reason) == ("a", "CreateForbidden")
+    assert "cannot create runinvocations" in note
 
 
 async def test_a_namespace_that_ends_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:

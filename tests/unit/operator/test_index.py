@@ -125,8 +125,42 @@ async def test_an_older_generation_from_the_watch_changes_nothing(world: World) 
     operator.see()
     operator.index.upsert(old, world.now)
     assert held(operator, "a").next_due == at("12:06")
-    operator.index.upsert(old, world.now, read=True)
+    operator.index.upsert_read(old, world.now, held(operator, "a"))
     assert held(operator, "a").next_due != at("12:06"), "a consistent read is believed"
+
+
+async def test_a_read_that_is_answered_late_undoes_nothing(world: World) -> None:
+    """OO-04: what the watch has brought since the read began is newer than its answer."""
+    operator = world.operator()
+    old = world.schedules.put("a", cron="5 12 * * *")
+    operator.see()
+    known = held(operator, "a")
+    newer = world.schedules.put("a", cron="6 12 * * *")
+    operator.see()
+    operator.index.upsert_read(old, world.now, known)
+    assert held(operator, "a").version[1] == newer.metadata.generation
+    newest = world.schedules.put("a", cron="7 12 * * *")
+    operator.index.upsert_read(newest, world.now, known)
+    assert held(operator, "a").version[1] == newest.metadata.generation, (
+        "the answer may be ahead of the watch"
+    )
+
+
+async def test_a_read_that_is_answered_late_brings_nothing_back(world: World) -> None:
+    """OO-04: deleted, or made anew, since the read began."""
+    operator = world.operator()
+    old = world.schedules.put("a")
+    operator.see()
+    known = held(operator, "a")
+    operator.index.remove("a", old.metadata.uid)
+    operator.index.upsert_read(old, world.now, known)
+    assert operator.index.get("a") is None
+    del world.schedules.stored["a"]
+    anew = world.schedules.put("a")
+    operator.see()
+    operator.index.upsert_read(old, world.now, known)
+    operator.index.forget(known)
+    assert held(operator, "a").metadata.uid == anew.metadata.uid
 
 
 async def test_a_delete_of_the_one_before_does_not_remove_the_one_there(world: World) -> None:

@@ -3,12 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
+from astrabox_scheduler_client.errors import QuotaExceeded
 from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.schedule_status import status_of
-from tests.unit.operator.test_orphans_and_retention import run
+from tests.unit.operator.test_orphans import run
 from tests.unit.operator.world import Operator, World, at, finished
 
 
@@ -242,3 +244,60 @@ def _change(world: World, operator: Operator, **spec: Any) -> None:
     earlier = replaced(stored, since, now, enabled=enabled)
     world.schedules.put("a", active_since=since, earlier_rules=earlier, **spec)
     operator.see()
+
+
+async def test_what_was_owed_and_could_not_be_fired_leaves_its_trace(world: World) -> None:
+    """G1, OB-05: the process has shown that it was there, and the quota was full until it was too late."""
+    operator = await after_a_cut(world)
+    back(world)
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota", status=403)
+    now = at("12:02:40")
+    while now < at("12:14"):
+        await operator.at(now)
+        now += timedelta(seconds=10)
+    world.runs.fail = lambda _: None
+    while now < at("12:16"):
+        await operator.at(now)
+        now += timedelta(seconds=10)
+    await operator.reporter.flush()
+    fired = world.due_names("a")
+    notes = [note for _, reason, note in operator.events.written if reason == "DueTimesSkipped"]
+    assert fired[0] == "12:04"
+    (note,) = notes
+    assert note.startswith("3 due times were skipped, from 2026-06-01T12:01:00Z to 2026-06-01T12:03:00Z")
+    assert "within the catch-up window" in note
+    skipped = entry_of(operator).skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.reason, skipped.unproven_since) == (3, SkipReason.MISSED, None)
+
+
+async def test_a_long_gap_keeps_its_count_and_its_end(world: World) -> None:
+    """OB-05: 1,500 minutes without any process that could be seen; the latest ten fire after all."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    cut(world)
+    now = at("12:01:21")
+    for _ in range(1500):
+        await operator.at(now)
+        now += timedelta(minutes=1)
+    back(world)
+    for seconds in (20, 30):
+        await operator.at(now - timedelta(minutes=1) + timedelta(seconds=seconds))
+    await operator.reporter.flush()
+    ((_, _, note),) = operator.events.written
+    fired = len(world.runs.stored)
+    assert 9 <= fired <= 11
+    last = at("12:00") + timedelta(minutes=1500 - fired)
+    assert f"{1500 - fired} due times were skipped, from 2026-06-01T12:01:00Z to {utc_text(last)}" in note
+
+
+async def test_gaps_are_told_by_an_operator_that_stops(world: World) -> None:
+    """OB-05: nobody else knows of a gap that is not over."""
+    operator = await after_a_cut(world)
+    operator.firing.tell_rest()
+    operator.firing.tell_rest()
+    await operator.reporter.flush()
+    ((_, reason, note),) = operator.events.written
+    assert reason == "DueTimesSkipped"
+    assert note.startswith("2 due times were skipped")

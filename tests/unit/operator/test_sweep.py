@@ -1,9 +1,12 @@
+import asyncio
+
 import pytest
 
 from astrabox_scheduler_client.errors import Unreachable
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.sweep import (
+    FORGET_SECONDS,
     LASTING_SECONDS,
     LOADING_SECONDS,
     RECHECK_SECONDS,
@@ -150,6 +153,9 @@ class Edited:
             self.operator.see()
         return listed if self.ahead else await schedules.enabled_versions()
 
+    async def uids(self) -> frozenset[str | None]:
+        return await self.operator.world.schedules.uids()
+
     async def get(self, name: str) -> DeploymentSchedule:
         raise AssertionError(f"{name} is not stale")
 
@@ -196,3 +202,82 @@ async def test_a_sweep_that_fails_is_not_completed(world: World) -> None:
     with pytest.raises(Unreachable):
         await sweep.sweep(world.now)
     assert sweep.completed is None
+
+
+async def test_disabled_schedules_that_went_unseen_are_forgotten(world: World) -> None:
+    """Retention took them while the watch had a gap; no list of enabled ones tells."""
+    operator = world.operator()
+    for name in ("gone", "there", "new"):
+        world.schedules.put(name, enabled=False)
+    operator.see()
+    sweep = sweep_of(operator)
+    del world.schedules.stored["gone"], world.schedules.stored["new"]
+    world.schedules.put("new", enabled=False)
+    await sweep.sweep(world.now)
+    assert len(operator.index) == 3, "not in every sweep"
+    world.monotonic += FORGET_SECONDS
+    operator.see("new")
+    await sweep.sweep(world.now)
+    assert sorted(entry.name for entry in operator.index) == ["new", "there"]
+
+
+async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
+    """One by one, 500 slow reads take longer than an operator without a sweep is left alive."""
+    operator = world.operator()
+    names = [f"s{number}" for number in range(50)]
+    for name in names:
+        world.schedules.put(name)
+    sweep = sweep_of(operator)
+    operator.see()
+    await sweep.sweep(world.now)
+    for name in names:
+        world.schedules.put(name, payload='"new"')
+    await sweep.sweep(world.now)
+    real, under_way, most = world.schedules.get, 0, 0
+
+    async def get(name: str) -> DeploymentSchedule:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return await real(name)
+
+    world.schedules.get = get  # type: ignore[method-assign]
+    world.monotonic += LASTING_SECONDS
+    assert await sweep.sweep(world.now) == 50
+    assert most > 10
+
+
+async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: World) -> None:
+    """FI-14: and the sweep has completed; when nothing gets through, that is raised."""
+    operator = world.operator()
+    names = [f"s{number}" for number in range(20)]
+    for name in names:
+        world.schedules.put(name)
+    sweep = sweep_of(operator)
+    operator.see()
+    await sweep.sweep(world.now)
+    for name in names:
+        world.schedules.put(name, payload='"new"')
+    await sweep.sweep(world.now)
+    real, bad = world.schedules.get, {"s7"}
+
+    async def get(name: str) -> DeploymentSchedule:
+        if name in bad:
+            raise Unreachable("no answer", reason="Timeout")
+        return await real(name)
+
+    world.schedules.get = get  # type: ignore[method-assign]
+    world.monotonic += LASTING_SECONDS
+    await sweep.sweep(world.now)
+    assert sweep.completed == world.monotonic
+    behind = {each.name for each in operator.index if each.payload != '"new"'}
+    assert behind == bad
+    bad.update(names)
+    for name in names:
+        world.schedules.put(name, payload='"newer"')
+    await sweep.sweep(world.now)
+    world.monotonic += LASTING_SECONDS
+    with pytest.raises(Unreachable):
+        await sweep.sweep(world.now)

@@ -95,6 +95,9 @@ class Schedules:
             raise NotFound("gone", status=404, reason="NotFound")
         return self.stored[name]
 
+    async def uids(self) -> frozenset[str | None]:
+        return frozenset(each.metadata.uid for each in self.stored.values())
+
     async def enabled_versions(self) -> dict[str, Version]:
         self.lists += 1
         self._raise()
@@ -365,7 +368,7 @@ class Operator:
         for name in names or tuple(self.world.schedules.stored):
             item = self.world.schedules.stored.get(name)
             if item is None:
-                self.index.remove(name, None)
+                self.index.forget(self.index.get(name))
             else:
                 self.index.upsert(item, self.world.now)
 

@@ -1,9 +1,7 @@
-"""What is cancelled, what is deleted, and what must stay."""
+"""What is deleted, and what must stay."""
 
 import asyncio
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -12,141 +10,12 @@ from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
-from astrabox_scheduler_crds.recovery import Orphan
-from astrabox_scheduler_crds.run import Phase, RunInvocation, RunSpec
-from astrabox_scheduler_operator.orphans import Orphans
+from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_operator.retention import MAX_REFUSED, Retention
+from tests.unit.operator.test_orphans import run
 from tests.unit.operator.world import START, Operator, World, at, finished
 
 HOUR = timedelta(hours=1)
-
-
-def run(name: str, due: str | None, **marks: str) -> RunInvocation:
-    trigger = "schedule" if due else "manual"
-    spec = RunSpec(deployment_id="a", trigger=trigger, due_time=at(due) if due else None, payload="{}")
-    return RunInvocation(
-        metadata=ObjectMeta(name=name, labels={labels.DEPLOYMENT_LABEL: "a", **marks}), spec=spec
-    )
-
-
-def orphans_of(operator: Operator) -> Orphans:
-    return Orphans(operator.world.runs, operator.attendance, operator.metrics, CATCH_UP_WINDOW)
-
-
-async def test_a_run_of_the_tail_is_cancelled_and_nothing_else(world: World) -> None:
-    """Killed at 12:00:50, due 12:00 and 12:01: the second would start hours late when AstraBox comes back."""
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1200z", "12:00", **{labels.ASSIGNEE_LABEL: "astrabox-1"}))
-    world.runs.put(run("a-20260601t1201z", "12:01", **{labels.ASSIGNEE_LABEL: "astrabox-1"}))
-    started = run("a-20260601t1202z", "12:02")
-    world.runs.put(started.changed(status=started.status.changed(phase=Phase.RUNNING, attempts=1)))
-    world.runs.put(run("a-20260601t120300000z-aaaaaaaa", None))
-    assert await orphans_of(operator).settle(at("12:15")) == 1
-    phases = {name: each.status.phase for name, each in world.runs.stored.items()}
-    assert phases == {
-        "a-20260601t1200z": Phase.QUEUED,
-        "a-20260601t1201z": Phase.CANCELLED,
-        "a-20260601t1202z": Phase.RUNNING,
-        "a-20260601t120300000z-aaaaaaaa": Phase.QUEUED,
-    }
-    failed = {c.type: (c.status, c.reason) for c in world.runs.stored["a-20260601t1201z"].status.conditions}
-    assert failed["Failed"][1] == "NoAstraBoxProcess"
-
-
-async def test_what_somebody_was_there_for_costs_no_read(world: World) -> None:
-    operator = world.operator()
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    world.runs.get = None  # type: ignore[method-assign,assignment]
-    world.now = at("12:15")
-    assert await orphans_of(operator).settle(at("12:15")) == 0
-    assert operator.attendance.refreshes == 0
-
-
-async def test_processes_that_came_later_keep_nothing(world: World) -> None:
-    """G1: nobody was there at its due time, whoever is there now."""
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.provider("astrabox-2", at("12:02"))
-    world.runs.put(run("a-20260601t1201z", "12:01", **{labels.ASSIGNEE_LABEL: "astrabox-2"}))
-    assert await orphans_of(operator).settle(at("12:15")) == 1
-
-
-async def test_a_provider_that_a_fresh_list_shows_stops_it(world: World) -> None:
-    """WA-12: a decision that cancels rests on a consistent read."""
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    world.on_refresh = lambda: world.provider("astrabox-1", at("06:00"))
-    world.now = at("12:15")
-    assert await orphans_of(operator).settle(at("12:15")) == 0
-    assert world.runs.stored["a-20260601t1201z"].status.phase == Phase.QUEUED
-
-
-async def test_a_run_that_may_still_be_wanted_is_left_alone(world: World) -> None:
-    """G1: its process may be cut off alone: it comes back in the window, and the run starts late."""
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:11")) == 0
-    assert await orphans.settle(at("12:11:01")) == 1
-
-
-async def test_a_conflict_is_left_to_the_next_time(world: World) -> None:
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    world.runs.conflict_once.add("a-20260601t1201z")
-    orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:15")) == 0
-    assert await orphans.settle(at("12:16")) == 1
-
-
-async def test_while_the_leases_were_not_seen_for_long_nothing_is_cancelled(world: World) -> None:
-    """WA-12: after an outage of the API server every Lease looks dead until it is renewed."""
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    operator.attendance.is_steady = False
-    orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:15")) == 0
-    operator.attendance.is_steady = True
-    assert await orphans.settle(at("12:15:15")) == 1
-
-
-async def test_a_run_that_cannot_be_told_yet_is_looked_at_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    world.runs.put(run("a-20260601t1201z", "12:01"))
-    orphans = orphans_of(operator)
-    with monkeypatch.context() as patched:
-        patched.setattr("astrabox_scheduler_operator.orphans.settle_orphan", lambda *_: Orphan.WAIT)
-        assert await orphans.settle(at("12:11:05")) == 0
-    assert await orphans.settle(at("12:11:20")) == 1
-
-
-async def test_a_run_that_cannot_be_cancelled_holds_up_no_other(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    operator = world.operator()
-    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
-    for minute in (1, 2):
-        world.runs.put(run(f"a-20260601t120{minute}z", f"12:0{minute}"))
-    real = world.runs.patch_status
-
-    async def patch(name: str, status: Mapping[str, Any], version: str | None) -> ObjectMeta:
-        if name == "a-20260601t1201z":
-            raise Forbidden("a policy refuses", status=403)
-        return await real(name, status, version)
-
-    world.runs.patch_status = patch  # type: ignore[method-assign,assignment]
-    orphans = orphans_of(operator)
-    assert await orphans.settle(at("12:15")) == 1
-    assert await orphans.settle(at("12:16")) == 0
-    assert len([each for each in caplog.messages if "cannot be cancelled" in each]) == 1
 
 
 class Leases:
@@ -285,8 +154,31 @@ async def test_an_error_of_a_delete_is_raised_as_itself(world: World, error: Api
     with pytest.raises(type(error)) as raised:
         await retention.prune(START)
     assert raised.value is error
-    assert len(tries) <= 4, "no more than were in flight"
+    assert len(tries) <= 6, "no more than were in flight when the third had failed"
     assert operator.sample("runs_deleted_total") == (0 if what == "runs" else 8)
+
+
+async def test_one_delete_that_fails_holds_up_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FI-14: the oldest run cannot be deleted for a while; what follows it goes, and so do the Leases."""
+    operator = world.operator()
+    history(world, [Phase.SUCCEEDED] * 9, newest=START - HOUR)
+    retention, store = retention_of(operator, 1, lease("old", "provider", START - HOUR))
+    real = world.runs.delete
+    bad = min(world.runs.stored.values(), key=lambda run: str(run.metadata.creation_timestamp)).metadata.name
+
+    async def delete(name: str, uid: str | None = None, resource_version: str | None = None) -> None:
+        if name == bad:
+            raise ServerError("HTTP 500", status=500)
+        await real(name, uid, resource_version)
+
+    world.runs.delete = delete  # type: ignore[method-assign]
+    for _ in range(3):
+        await retention.prune(START)
+    assert len(world.runs.stored) == 2
+    assert store.stored == {}
+    assert len([each for each in caplog.records if "cannot be deleted" in each.getMessage()]) == 1
 
 
 async def test_runs_that_may_not_be_deleted_hold_up_no_other_and_are_told_once(

@@ -2,16 +2,17 @@
 
 The schedule, the operators and the API server are the real ones. If an AstraBox process is there, the
 due time has to become one run, and AstraBox is asked for a Deployment that it does not know: it answers
-that this run has failed for good. If none is there, the due time has to be skipped with that reason.
-Both are removed at the end.
+that this run has failed for good. If none is there, the due time has to be skipped with that reason, which is
+what `--require-astrabox` refuses. Both are removed at the end.
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
 import secrets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -33,6 +34,10 @@ SEEN_SECONDS: Final = 45.0
 SETTLED_SECONDS: Final = PRESENCE_SETTLE.total_seconds() + 40.0
 FINISHED_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
+_NOBODY: Final = (
+    "set ASTRABOX_SCHEDULER_PROVIDER=kubernetes in its pods and start them; if they are in another namespace"
+    ", set ASTRABOX_SCHEDULER_KUBERNETES_NAMESPACE there. If they run, their log says why they have no Lease"
+)
 T = TypeVar("T")
 
 
@@ -40,18 +45,29 @@ class TestFailedError(Exception):
     """What was seen instead of what should be; one sentence that says where to look."""
 
 
-async def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line: 0 when all is as it should be, 1 when not."""
+    parser = argparse.ArgumentParser(
+        prog="python -m astrabox_scheduler_operator.firing_test",
+        description="Lets a due time fire and says what the operators have made of it.",
+    )
+    told = "fail when no AstraBox process is there, instead of being content with the due time being skipped"
+    parser.add_argument("--require-astrabox", action="store_true", help=told)
+    return asyncio.run(run(require_astrabox=parser.parse_args(arguments).require_astrabox))
+
+
+async def run(*, require_astrabox: bool) -> int:
     """Run the test; the exit code."""
     try:
         api = await open_api(ConnectSettings(), role="helm-test")
         try:
             await check_operators(api)
             async with schedule(api) as (written, due):
-                await check_firing(api, written, due)
+                await check_firing(api, written, due, require_astrabox=require_astrabox)
         finally:
             await api.aclose()
     except (TestFailedError, ApiError, ConnectError) as error:
-        print(f"FAILED: {error}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"FAILED: {error}\n")
         return 1
     say("passed")
     return 0
@@ -59,7 +75,8 @@ async def main() -> int:
 
 def say(text: str) -> None:
     """One line of the pod's log."""
-    print(text, flush=True)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 async def check_operators(api: SchedulerApi) -> None:
@@ -114,7 +131,9 @@ def next_due(now: datetime) -> datetime:
     return (now + NOTICE).replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
-async def check_firing(api: SchedulerApi, name: str, due: datetime) -> None:
+async def check_firing(
+    api: SchedulerApi, name: str, due: datetime, *, require_astrabox: bool = False
+) -> None:
     """The due time is seen before, and becomes a run or a reason after. Raises TestFailedError."""
 
     async def seen() -> DeploymentSchedule | None:
@@ -137,6 +156,8 @@ async def check_firing(api: SchedulerApi, name: str, due: datetime) -> None:
         raise TestFailedError(
             f"the due time was skipped for {stored.status.skipped.reason}, AstraBox processes: {there}"
         )
+    elif require_astrabox:
+        raise TestFailedError(f"the due time was skipped, because no AstraBox process is there: {_NOBODY}")
     else:
         say("skipped, because no AstraBox process is there: start AstraBox and test again to see it run")
 
@@ -175,4 +196,4 @@ async def within(seconds: float, question: Callable[[], Awaitable[T | None]], ad
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""One answer that is cut, late or refused harms no other schedule, and its own only while it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from astrabox_scheduler_client.confirm import ScheduleConfirm
+from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, QuotaExceeded, ServerError
+from astrabox_scheduler_client.schedules import Schedules, Version
+from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_crds.timeline import next_change, replaced
+from astrabox_scheduler_operator.entry import Entry
+from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
+from astrabox_scheduler_operator.schedule_status import state_of
+from tests.unit.operator.world import Operator, World, at
+
+LARGE = "x" * (MAX_KEPT_PAYLOAD + 1)
+TWENTY = [f"s{number:02}" for number in range(20)]
+
+
+class Reads(Schedules):
+    """Reads of a world's schedules; that of `bad` fails, or takes its time."""
+
+    def __init__(
+        self, world: World, bad: str, *, error: ApiError | None = None, seconds: float = 0.0
+    ) -> None:
+        self.world, self.bad, self.error, self.seconds = world, bad, error, seconds
+
+    async def enabled_versions(self) -> dict[str, Version]:
+        return await self.world.schedules.enabled_versions()
+
+    async def version(self, name: str) -> Version | None:
+        if name == self.bad:
+            for _ in range(100 if self.seconds else 0):
+                await asyncio.sleep(0)  # the others' reads are answered meanwhile
+            self.world.monotonic += self.seconds
+            if self.error is not None:
+                raise self.error
+        return (await self.enabled_versions()).get(name)
+
+
+@pytest.mark.parametrize("payload", [LARGE, "small, and edited since the watch has brought it"])
+async def test_an_answer_that_is_cut_is_asked_for_again(world: World, payload: str) -> None:
+    """FI-14: it says nothing of the object, which is healthy."""
+    operator = world.operator()
+    world.schedules.put("a", payload=LARGE if payload == LARGE else "{}")
+    operator.see()
+    world.schedules.put("a", payload=payload)
+    if payload == LARGE:
+        operator.see()
+    real = world.schedules.get
+
+    async def cut(name: str) -> DeploymentSchedule:
+        raise MalformedAnswer(f"GET {name}: ClientPayloadError")
+
+    world.schedules.get = cut  # type: ignore[method-assign]
+    await operator.at(at("12:01"))
+    world.schedules.get = real  # type: ignore[method-assign]
+    await operator.at(at("12:01:10"))
+    await operator.write_status()
+    assert world.due_names("a") == ["12:01"]
+    status = world.schedules.stored["a"].status
+    assert [each.status for each in status.conditions if each.type == "Ready"] == ["True"]
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"), [(ServerError("GET s07: HTTP 500", status=500), 0.0), (None, 2.1)]
+)
+async def test_one_read_that_fails_or_is_slow_holds_up_no_other(
+    world: World, error: ApiError | None, seconds: float
+) -> None:
+    """FI-14: twenty are due together, and one of them cannot be confirmed."""
+    operator = world.operator()
+    for name in TWENTY:
+        world.schedules.put(name)
+    operator.see()
+    reads = Reads(world, "s07", error=error, seconds=seconds)
+    operator.firing._burst._choice._confirm = ScheduleConfirm(reads, world.clock)
+    world.now = at("12:01")
+    for _ in range(2):
+        await operator.firing.step(world.now)
+    assert sorted(world.runs.stored) == [f"{name}-20260601t1201z" for name in TWENTY if name != "s07"]
+    reads.error, reads.seconds = None, 0.0
+    await operator.at(at("12:01:02"))
+    assert world.due_names("s07") == ["12:01"]
+
+
+async def test_one_name_that_cannot_be_read_is_told_apart(world: World) -> None:
+    for name in TWENTY:
+        world.schedules.put(name)
+    confirm = ScheduleConfirm(Reads(world, "s07", error=ServerError("no")), world.clock)
+    confirmed = await confirm.versions(TWENTY)
+    assert set(confirmed.versions) == set(TWENTY) - {"s07"}
+    assert set(confirmed.failed) == {"s07"}
+    with pytest.raises(ServerError):
+        await confirm.versions(["s07"])
+
+
+async def test_a_due_time_survives_an_edit_during_its_own_read(world: World) -> None:
+    """FI-04: the answer of a slow read comes after the watch has brought the edit."""
+    operator = world.operator()
+    world.schedules.put("a", active_since=at("12:00"), payload=LARGE)
+    operator.see()
+    await operator.write_status()
+    operator.see()
+    real = world.schedules.get
+
+    async def slow(name: str) -> DeploymentSchedule:
+        answer = await real(name)
+        world.now += timedelta(seconds=0.5)
+        edit(world, cron="*/1 * * * *")
+        operator.see()
+        world.schedules.get = real  # type: ignore[method-assign]
+        return answer
+
+    world.schedules.get = slow  # type: ignore[method-assign]
+    await operator.at(at("12:01"))
+    for second in ("03", "10", "30"):
+        await operator.at(at(f"12:01:{second}"))
+        await operator.write_status()
+        operator.see()
+    await operator.minutes("12:02", "12:03")
+    assert world.due_names("a") == ["12:01", "12:02", "12:03"]
+
+
+async def test_what_another_operator_has_fired_is_no_trouble_any_more(world: World) -> None:
+    """OB-03: the first met a full quota and lost its Lease; the second has fired."""
+    first = world.operator("op-1")
+    world.schedules.put("a", cron="1 12 * * *")
+    first.see()
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
+    await first.at(at("12:01"))
+    await first.write_status()
+    assert ready(world, first) == ("False", "QuotaExceeded")
+    first.attendance.is_held = False
+    world.operators = {"op-2"}
+    second = world.operator("op-2")
+    second.see()
+    world.runs.fail = lambda _: None
+    await second.at(at("12:01:40"))
+    await second.write_status()
+    first.see()
+    first.attendance.is_held = True
+    world.operators = {"op-1"}
+    first.status.touch("a")
+    await first.write_status()
+    assert ready(world, first) == ("True", "Scheduled")
+
+
+async def test_a_due_time_that_could_not_be_created_is_told_when_its_window_closes(world: World) -> None:
+    """OB-03: once a day; a person reads at six what became of it, and no alert goes on for a day."""
+    operator = world.operator()
+    world.schedules.put("a", cron="1 12 * * *")
+    operator.see()
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
+    now = at("12:01")
+    states = set()
+    while now < at("12:12"):
+        await operator.at(now)
+        states.add(state_of(entry_of(operator)))
+        now += timedelta(seconds=20)
+    assert states == {"failing", "active"}
+    await operator.at(at("18:00"))
+    await operator.write_status()
+    await operator.reporter.flush()
+    assert state_of(entry_of(operator)) == "active"
+    status = world.schedules.stored["a"].status
+    (message,) = (each.message for each in status.conditions if each.type == "Ready")
+    assert message == "the run of 2026-06-01T12:01:00Z could not be created: exceeded quota: runs"
+    assert status.skipped is not None
+    assert (status.skipped.count, status.skipped.reason) == (1, "OutsideCatchUpWindow")
+    assert [reason for _, reason, _ in operator.events.written] == ["DueTimesSkipped", "QuotaExceeded"]
+
+
+async def test_failures_one_after_the_other_are_one_event(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.runs.fail = lambda run: QuotaExceeded(f"{run.metadata.name}: exceeded quota", status=403)
+    for minute in range(1, 6):
+        await operator.at(at(f"12:0{minute}"))
+        await operator.write_status()
+    await operator.reporter.flush()
+    assert [reason for _, reason, _ in operator.events.written] == ["QuotaExceeded"]
+
+
+def edit(world: World, cron: str) -> None:
+    """As AstraBox writes it: with the rule that held before."""
+    stored = world.schedules.stored["a"]
+    since = next_change(stored, world.now)
+    earlier = replaced(stored, since, world.now, enabled=True)
+    world.schedules.put(
+        "a", active_since=since, earlier_rules=earlier, payload=stored.spec.payload, cron=cron
+    )
+
+
+def entry_of(operator: Operator) -> Entry:
+    entry = operator.index.get("a")
+    assert entry is not None
+    return entry
+
+
+def ready(world: World, operator: Operator) -> tuple[str, str]:
+    operator.see()
+    (condition,) = (each for each in world.schedules.stored["a"].status.conditions if each.type == "Ready")
+    return condition.status, condition.reason
