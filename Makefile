@@ -53,7 +53,7 @@ test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them
 	@$(BIN)/python -m tools.controlplane build --node >/dev/null
 	$(BIN)/pytest tests/node -m node
 
-e2e: $(STAMP)  ## the chart and all that it runs, on a node of this machine (root) or CLUSTER=kind; HELM=3
+e2e: $(STAMP)  ## the chart and all that it runs, on nodes of this machine (root) or CLUSTER=kind; HELM=3; E2E_MINUTES=n
 	@export E2E_CLUSTER=$(CLUSTER) E2E_HELM=$(HELM); processes=$$($(BIN)/python -m e2e.places); \
 	  $(BIN)/pytest e2e -m e2e --numprocesses $$processes --dist loadfile
 

@@ -66,7 +66,7 @@ def doubled(told: Told) -> None:
 
 
 def too_early(told: Told) -> None:
-    told.runs.append(run("a", FIRST - timedelta(minutes=1)))
+    told.runs.append(run("a", FIRST - timedelta(minutes=2)))
     told.made += calls(told.runs[-1])
 
 
@@ -84,7 +84,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counting(told: Told) -> Minutely:
-    return Minutely(told, IDS, FIRST)  # type: ignore[arg-type]
+    return Minutely(told, IDS, FIRST - timedelta(seconds=90), FIRST)  # type: ignore[arg-type]
 
 
 def test_a_good_day() -> None:
@@ -95,6 +95,12 @@ def test_a_good_day() -> None:
     assert counting(told).lateness(FIRST + timedelta(minutes=1)) == 9.0
     assert counting(told).lateness(LAST) == 2.0
     assert counting(told).lateness(LAST + timedelta(minutes=1)) == 0.0
+
+
+def test_a_minute_that_began_while_they_were_applied_is_not_counted() -> None:
+    told = Told()
+    told.runs.append(run("a", FIRST - timedelta(minutes=1)))
+    counting(told).check(LAST)
 
 
 @pytest.mark.parametrize("wrong", [lost, unfinished, doubled, too_early, two_sessions, never_called])
