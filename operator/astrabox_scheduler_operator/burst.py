@@ -49,8 +49,9 @@ class Candidate:
 class BurstResult:
     """What became of a batch begun at `now`, and at `begun` monotonic seconds.
 
-    `left` were not reached in its time. `answered`: the API server said something about one of them in
-    time, be it a refusal for good, which every other operator would hear as well.
+    `left` were not reached in its time; `late` were, and no answer came in time. `answered`: the API
+    server said something about one of them in time, be it a refusal for good, which every other operator
+    would hear as well.
     """
 
     now: datetime
@@ -58,11 +59,16 @@ class BurstResult:
     fired: int = 0
     failed: int = 0
     left: int = 0
+    late: int = 0
     answered: bool = False
 
 
 class Burst:
-    """Fires candidates with at most `concurrency` creates at a time."""
+    """Fires candidates with at most `concurrency` creates at a time.
+
+    An API server that is overloaded answers many calls all too late, and few in time: while more are late
+    than fire, half as many are begun at a time, and twice as many when that is over.
+    """
 
     def __init__(
         self,
@@ -82,6 +88,7 @@ class Burst:
         self._clock = clock
         self._metrics = metrics
         self._concurrency = concurrency
+        self._at_once = concurrency
         self._terminating = False
 
     async def fire(self, candidates: Sequence[Candidate], now: datetime) -> BurstResult:
@@ -99,12 +106,19 @@ class Burst:
                     await self._one(candidate, confirmed, result)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._concurrency, len(pending))):
+            for _ in range(min(self._at_once, len(pending))):
                 group.create_task(work())
+        self._adapt(result)
         result.left = len(pending)
         for each in pending:
             self._requeue(each.entry)
         return result
+
+    def _adapt(self, result: BurstResult) -> None:
+        if result.late > max(1, result.fired):
+            self._at_once = max(1, self._at_once // 2)
+        elif result.fired > result.late:
+            self._at_once = min(self._concurrency, 2 * self._at_once)
 
     async def _confirmed(self, candidate: Candidate, result: BurstResult) -> Confirmed | None:
         """Its own confirmation; None if it could not be had now."""
@@ -112,8 +126,7 @@ class Burst:
         try:
             return await self._single(entry.name)
         except ApiError as error:
-            result.failed += 1
-            result.answered |= error.permanent
+            self._count(error, result)
             entry.failures += 1
             level = logging.WARNING if entry.failures == 1 else logging.DEBUG
             fields = self._fields(entry, candidate.due, result.now)
@@ -130,6 +143,11 @@ class Burst:
         except TimeoutError as error:
             told = f"GET {name}: no answer within {CONFIRM_MAX_AGE_SECONDS:g} s"
             raise Unreachable(told, reason="Timeout") from error
+
+    def _count(self, error: ApiError, result: BurstResult) -> None:
+        result.failed += 1
+        result.late += not error.permanent
+        result.answered |= error.permanent
 
     def _may_begin(self, shared: Confirmed | None, result: BurstResult) -> bool:
         """A step ends after two seconds, so that the next one reads the clock anew."""
@@ -157,14 +175,14 @@ class Burst:
                     self._index.postpone(entry, now + CONFIRM_RETRY)
                 return
             if not self._may_go_on(confirmed):
+                result.late += 1
                 self._requeue(entry)
                 return
             # Of two clocks that may be wrong this takes one out: its reader never takes the read for younger.
             confirmed_at = self._clock.earliest(confirmed.begun)
             created = await self.creator.create(entry, due, payload, confirmed_at, now)
         except ApiError as error:
-            result.failed += 1
-            result.answered |= error.permanent
+            self._count(error, result)
             self._failed(entry, due, error, now)
         except NotDue as refusal:
             _LOG.error("a create was refused: %s", refusal, extra=self._fields(entry, due, now))

@@ -94,7 +94,7 @@ async def test_processes_are_killed_held_and_told_apart(rig: Rig) -> None:
     assert await rig.ended("host-1") == -signal.SIGKILL
     killed = time.time()
     rig.freeze("host-2")
-    assert rig.actors.stopped("host-2")
+    await rig.until(lambda: rig.actors.stopped("host-2"), 10, "host-2 stands still")
     rig.thaw("host-2")
     assert not rig.actors.stopped("host-2")
     rig.arm("operator-1", "before:lease-renewed", "stop")

@@ -21,7 +21,7 @@ from tests.faults.stage.rig import Rig
 pytestmark = [pytest.mark.faults]
 
 SIZES = [
-    pytest.param(500, marks=pytest.mark.timeout(600)),
+    pytest.param(200, marks=pytest.mark.timeout(600)),
     pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
 ]
 AGAIN = 40

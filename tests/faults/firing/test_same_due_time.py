@@ -16,7 +16,7 @@ from tests.faults.stage.rig import OpenRig, Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
-MANY = [f"many-{number}" for number in range(200)]
+MANY = [f"many-{number}" for number in range(100)]
 
 
 async def until_no_more(rig: Rig, due: float, quiet: float = 4.0) -> None:
@@ -35,7 +35,7 @@ async def until_no_more(rig: Rig, due: float, quiet: float = 4.0) -> None:
 
 @pytest.mark.waits(210)
 async def test_the_same_due_time_fired_twice_is_one_run(open_rig: OpenRig) -> None:
-    """OO-01, OO-03, OO-05: 200 creates meet 200 names; one is held until another operator has fired it."""
+    """OO-01, OO-03, OO-05: 100 creates meet 100 names; one is held until another operator has fired it."""
     rig = await open_rig(operator_settings(CREATE_CONCURRENCY=64))
     await rig.start_operators(1)
     await rig.start_hosts(1)

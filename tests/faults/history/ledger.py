@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from astrabox_scheduler_crds.labels import RUN_PLURAL
 from tests.faults.history.facts import Object, Violation
 from tests.faults.history.objects import FINISHED, exact, exact_text, field, seconds
 from tests.faults.history.runs import Run
@@ -41,7 +42,7 @@ def _ledger(
         yield Violation("G7", f"{whose} has a run twice", deployment_id=deployment)
     for extra in sorted(set(names) - stored.keys()):
         yield Violation("G7", f"{whose} has a run that is not stored", extra, deployment)
-    for missing in sorted(_expected(view, stored) - set(names)):
+    for missing in sorted(_expected(view, stored) - set(names) - _gone_meanwhile(view)):
         yield Violation("G7", f"{whose} lacks this run", missing, deployment)
     if len(rows) > view.slack.ledger_limit:
         yield Violation("G7", f"{whose} has {len(rows)} rows", deployment_id=deployment)
@@ -57,6 +58,12 @@ def _ledger(
             if wrong:
                 what = f"{whose} shows another {', '.join(wrong)} than is stored"
                 yield Violation("G7", what, str(row.get("run_id")), deployment)
+
+
+def _gone_meanwhile(view: View) -> set[str]:
+    """Runs that were deleted between the read of all runs and that of the ledgers."""
+    deletes = [each for each in view.history.writes if (each.verb, each.resource) == ("delete", RUN_PLURAL)]
+    return {write.name for write in deletes if write.received >= view.history.ended}
 
 
 def _expected(view: View, stored: Mapping[str, Object]) -> set[str]:

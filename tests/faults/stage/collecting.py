@@ -67,6 +67,8 @@ async def collect(rig: Rig, admin: Admin, beginning: Beginning) -> History:
     hosts = [life for life in journal.lives if life.role == "host"]
     commands = [*journal.commands, *own_reconciles(hosts, rig.actors.folder / "points")]
     ids = {call.deployment_id for call in calls} | {run["spec"]["deploymentId"] for run in runs}
+    # The writes are read after the ledgers, so that they tell what retention has deleted meanwhile.
+    ledgers = await _ledgers(rig, journal.facts(ended), sorted(ids))
     return History(
         begun=beginning.at,
         ended=ended,
@@ -77,7 +79,7 @@ async def collect(rig: Rig, admin: Admin, beginning: Beginning) -> History:
         runs={run["metadata"]["name"]: run for run in runs},
         schedules={each["metadata"]["name"]: each for each in schedules},
         outages=journal.outages(ended),
-        ledgers=await _ledgers(rig, journal.facts(ended), sorted(ids)),
+        ledgers=ledgers,
         notes=sorted(journal.notes),
         bounds=bounds_of(rig.settings),
     )

@@ -8,8 +8,15 @@ from datetime import timedelta
 import pytest
 
 from astrabox_scheduler_client.confirm import ScheduleConfirm
-from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, QuotaExceeded, ServerError
+from astrabox_scheduler_client.errors import (
+    ApiError,
+    MalformedAnswer,
+    QuotaExceeded,
+    ServerError,
+    Unreachable,
+)
 from astrabox_scheduler_client.schedules import Schedules, Version
+from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
@@ -39,6 +46,25 @@ class Reads(Schedules):
             self.world.monotonic += self.seconds
             if self.error is not None:
                 raise self.error
+        return (await self.enabled_versions()).get(name)
+
+
+class Overloaded(Reads):
+    """Each read takes longer the more of them are under way."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "")
+        self.seconds, self.under_way = 0.4, 0
+
+    async def version(self, name: str) -> Version | None:
+        self.under_way, begun = self.under_way + 1, self.world.monotonic
+        await asyncio.sleep(0)
+        late = self.under_way * self.seconds > CONFIRM_MAX_AGE_SECONDS
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        if late:
+            self.world.monotonic = max(self.world.monotonic, begun + CONFIRM_MAX_AGE_SECONDS + 0.1)
+            raise Unreachable("no answer", reason="Timeout")
         return (await self.enabled_versions()).get(name)
 
 
@@ -86,6 +112,28 @@ async def test_one_read_that_fails_or_is_slow_holds_up_no_other(
     reads.error, reads.seconds = None, 0.0
     await operator.at(at("12:01:02"))
     assert world.due_names("s07") == ["12:01"]
+
+
+async def test_an_overloaded_server_is_asked_for_less_at_a_time(world: World) -> None:
+    """FI-14: of eight reads at a time none is answered in time, of five or fewer all are."""
+    operator = world.operator()
+    names = [f"s{number}" for number in range(100)]
+    for name in names:
+        world.schedules.put(name)
+    operator.see()
+    reads = Overloaded(world)
+    burst = operator.firing._burst
+    burst._choice._confirm = ScheduleConfirm(reads, world.clock)
+    burst._choice._took = 100.0  # a list has taken too long
+    world.now = at("12:01")
+    for _ in range(30):
+        await operator.firing.step(world.now)
+        world.now += timedelta(seconds=1)
+    assert len(world.runs.stored) == 100
+    reads.seconds = 0.0
+    for minute in (3, 4, 5):
+        await operator.at(at(f"12:0{minute}"))
+    assert burst._at_once == 8, "and for as much as before when that is over"
 
 
 async def test_one_name_that_cannot_be_read_is_told_apart(world: World) -> None:
