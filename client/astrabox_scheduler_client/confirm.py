@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_client.errors import ApiError, Unreachable
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
@@ -32,7 +32,7 @@ class Confirmed:
 
 
 class ScheduleConfirm:
-    """Confirms schedules: one GET each for up to `batch` names, one LIST shared by all callers above.
+    """Confirms schedules: a look at each for up to `batch` names, one LIST shared by all callers above.
 
     The LIST is used again while it began at most `max_age` seconds ago.
     """
@@ -54,8 +54,8 @@ class ScheduleConfirm:
     async def versions(self, names: Collection[str]) -> Confirmed:
         """The versions of those of `names` that exist and are enabled. Raises ApiError if none could be read.
 
-        One that cannot be read harms no other. That the answer came in time is not promised: ask `fresh`
-        before each use.
+        One that cannot be read, or not in the time for which it would count, harms no other. That the
+        answer came in time is not promised: ask `fresh` before each use.
         """
         wanted = list(dict.fromkeys(names))
         if len(wanted) > self._batch:
@@ -71,7 +71,10 @@ class ScheduleConfirm:
 
     async def _look(self, name: str) -> Version | ApiError | None:
         try:
-            return await self._schedules.version(name)
+            async with asyncio.timeout(self._max_age):
+                return await self._schedules.version(name)
+        except TimeoutError:
+            return Unreachable(f"confirming {name}: no answer within {self._max_age:g} s", reason="Timeout")
         except ApiError as error:
             return error
 

@@ -74,11 +74,7 @@ class Resource(Generic[T]):
 
     async def get(self, name: str) -> T:
         """Read one object, consistently. Raises NotFound."""
-        return await self.get_as(self._model, name)
-
-    async def get_as(self, model: type[M], name: str) -> M:
-        """The same as another, usually smaller, model."""
-        return self._read(model, await self._transport.request("GET", self._at(name)))
+        return self._read(self._model, await self._transport.request("GET", self._at(name)))
 
     async def create(self, item: T) -> ObjectMeta:
         """Create `item`; only its metadata comes back. Raises AlreadyExists."""

@@ -5,11 +5,10 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from astrabox_scheduler_client.errors import NotFound
 from astrabox_scheduler_client.resource import Listing, Resource
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
 
 Version = tuple[str, int]
@@ -21,17 +20,6 @@ _OPTIONAL: Final = [
 ]
 _ENABLED: Final = {"fieldSelector": "spec.enabled=true"}
 _DELETED: Final = {"labelSelector": labels.DELETED_LABEL, "fieldSelector": "spec.enabled=false"}
-
-
-class _EnabledSpec(KubernetesModel):
-    enabled: bool = True
-
-
-class _Enabled(KubernetesModel):
-    """What a confirmation needs; the payload is not even parsed."""
-
-    metadata: ObjectMeta
-    spec: _EnabledSpec
 
 
 class Schedules:
@@ -95,13 +83,9 @@ class Schedules:
 
     async def version(self, name: str) -> Version | None:
         """The same of one schedule; None while it is absent or disabled."""
-        try:
-            found = await self._resource.get_as(_Enabled, name)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
-            return None
-        return _version(found.metadata) if found.spec.enabled else None
+        one = {"fieldSelector": f"metadata.name={name},{_ENABLED['fieldSelector']}"}
+        found = await self._resource.list_metadata(one, limit=0)
+        return _version(found.items[0].metadata) if found.items else None
 
 
 def _version(metadata: ObjectMeta) -> Version:

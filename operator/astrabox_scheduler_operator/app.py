@@ -4,7 +4,6 @@ What it sends to the API server is counted in `docs/architecture.md`.
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
 from collections.abc import Coroutine, Sequence
@@ -270,12 +269,20 @@ class Operator:
             task.cancel()
         await asyncio.wait(tasks.values(), timeout=CANCEL_SECONDS)
         self.firing.tell_rest()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
-                await self.status.flush(self.index)
-                await self.reporter.flush()
+        # Events first: what a status tells as settled, the next operator does not tell again.
+        await self._flush("Events", self.reporter.flush(), FLUSH_SECONDS / 2)
+        await self._flush("statuses", self.status.flush(self.index), FLUSH_SECONDS / 3)
+        await self._flush("Events", self.reporter.flush(), FLUSH_SECONDS / 6)  # of what these statuses say
         await self._watch.stop(WATCH_STOP_SECONDS)
         await self.keeper.release(RELEASE_SECONDS - _JOIN_SECONDS)
+
+    async def _flush(self, what: str, work: Coroutine[Any, Any, None], seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            left = {"events": len(self.reporter), "statuses": len(self.status)}
+            _LOG.warning("%s do not get through in the time that is left", what, extra=left)
 
     def _changed(self, name: str) -> None:
         self.status.touch(name)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from astrabox_scheduler_client.confirm import Confirmed
-from astrabox_scheduler_client.errors import ApiError, Forbidden, NotFound, QuotaExceeded, Unreachable
+from astrabox_scheduler_client.errors import ApiError, Forbidden, NotFound, QuotaExceeded
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS, SkipReason
 from astrabox_scheduler_crds.metadata import bounded, utc_text
@@ -115,7 +115,7 @@ class Burst:
         return result
 
     def _adapt(self, result: BurstResult) -> None:
-        if result.late > max(1, result.fired):
+        if result.late >= self._at_once and result.late > result.fired:
             self._at_once = max(1, self._at_once // 2)
         elif result.fired > result.late:
             self._at_once = min(self._concurrency, 2 * self._at_once)
@@ -124,25 +124,18 @@ class Burst:
         """Its own confirmation; None if it could not be had now."""
         entry = candidate.entry
         try:
-            return await self._single(entry.name)
+            confirmed = await self._choice.single(entry.name)
         except ApiError as error:
             self._count(error, result)
-            entry.failures += 1
-            level = logging.WARNING if entry.failures == 1 else logging.DEBUG
+            entry.unconfirmed += 1
+            level = logging.WARNING if entry.unconfirmed == 1 else logging.DEBUG
             fields = self._fields(entry, candidate.due, result.now)
             _LOG.log(level, "a schedule cannot be confirmed, trying again: %s", error, extra=fields)
             if self._index.get(entry.name) is entry:
                 self._index.postpone(entry, result.now + CONFIRM_RETRY)
             return None
-
-    async def _single(self, name: str) -> Confirmed:
-        """Raises ApiError, also for an answer that comes too late to be of use."""
-        try:
-            async with asyncio.timeout(CONFIRM_MAX_AGE_SECONDS):
-                return await self._choice.single(name)
-        except TimeoutError as error:
-            told = f"GET {name}: no answer within {CONFIRM_MAX_AGE_SECONDS:g} s"
-            raise Unreachable(told, reason="Timeout") from error
+        entry.unconfirmed = 0
+        return confirmed
 
     def _count(self, error: ApiError, result: BurstResult) -> None:
         result.failed += 1
@@ -167,7 +160,10 @@ class Burst:
         try:
             payload = await self._payload(candidate, confirmed, now)
             if payload is not None and not confirmed.fresh(self._clock.monotonic()):
-                confirmed = await self._single(entry.name)  # a large payload took its time
+                again = await self._confirmed(candidate, result)  # a large payload took its time
+                if again is None:
+                    return
+                confirmed = again
                 payload = payload if confirmed.versions.get(entry.name) == entry.version else None
             if payload is None:
                 # Read anew: what changed is queued by that. What did not is looked at again, not at once.

@@ -22,6 +22,8 @@ from astrabox_scheduler_crds.timeline import Timeline
 
 MAX_GAPS: Final = 8
 """So many are kept apart until they can be told; whatever alternates for longer is told in one."""
+OF_A_DUE_TIME: Final = frozenset({"QuotaExceeded", "CreateForbidden", "CreateRefused"})
+"""Reasons of the latest attempt to create a run: it stands in the status until another succeeds."""
 _TICK: Final = timedelta(microseconds=1)
 
 
@@ -68,9 +70,11 @@ class Entry:
     skipped: Skipped | None = None
     trouble: Problem | None = None  # of the latest attempt to create a run
     failures: int = 0
+    unconfirmed: int = 0  # confirmations one after the other that failed
     gaps: tuple[Gap, ...] = ()  # not told yet
     owed: tuple[datetime, ...] = ()
     looked_back: frozenset[datetime] = frozenset()
+    lapsed: datetime | None = None  # due times up to here were too old at the latest look back
 
     @property
     def name(self) -> str:
@@ -116,10 +120,20 @@ class Entry:
         skipped_to = self.skipped.last_due_time if self.skipped is not None else None
         reached = [each for each in (self.last_due, skipped_to) if _later(each, self.cursor, horizon)]
         if not reached:
+            self._share_trouble(status)
             return False
         self.cursor = max(each for each in reached if each is not None)
         self.trouble, self.failures = None, 0  # another operator got on with what we failed at
+        self._share_trouble(status)
         return True
+
+    def _share_trouble(self, status: ScheduleStatus) -> None:
+        """What another operator could not create is in trouble whoever tells of it, until one is created."""
+        ready = next((each for each in status.conditions if each.type == "Ready"), None)
+        if self.trouble is not None or ready is None or status.last_due_time != self.last_due:
+            return
+        if ready.reason in OF_A_DUE_TIME:
+            self.trouble = Problem(ready.reason, ready.message)
 
     def look_back(self, providers: Presence, horizon: datetime) -> bool:
         """Owe what was skipped for want of a process and was attended after all; True if there is any.
@@ -133,10 +147,18 @@ class Entry:
         if not owed:
             return False
         self.looked_back |= set(owed)
+        self.lapsed = horizon
         self.owed = tuple(sorted({*self.owed, *owed}))
         self.gaps = tuple(left for gap in self.gaps if (left := self._left_of(gap, owed)) is not None)
         self.plan()
         return True
+
+    def take_back(self, gap: Gap, providers: Presence, horizon: datetime) -> Gap | None:
+        """What is left of a gap for its former owner: of what a process has shown its heir makes runs."""
+        if self.timeline is None or gap.reason is not SkipReason.NO_PROVIDER:
+            return gap
+        between = self.timeline.between(max(gap.first - _TICK, horizon), gap.last)
+        return self._left_of(gap, [due for due in between if providers.proves(due)])
 
     def drop_owed(self) -> None:
         """Leave what is owed to the schedule's owner, or to another look back."""
@@ -217,12 +239,13 @@ class Entry:
         self.plan()
 
     def _conclude(self) -> None:
-        """What was owed is settled: other operators need not look back at it."""
+        """What was owed is settled: nobody is to look back at it, nor at what was too old by then."""
         skipped = self.skipped
         if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
             return
         assert self.timeline is not None
-        found = self.timeline.between(skipped.unproven_since - _TICK, skipped.last_due_time)
+        begin = skipped.unproven_since - _TICK
+        found = self.timeline.between(max(begin, self.lapsed or begin), skipped.last_due_time)
         left = next((due for due in found if due not in self.looked_back), None)
         self.skipped = skipped.changed(unproven_since=left)
 

@@ -189,17 +189,21 @@ class FiringLoop:
             if entry.next_due is not None and self._queue.planned(entry.name) is None:
                 self._index.requeue(entry)
             if entry.gaps and attended and self._is_over(entry, now):
-                self._tell_gaps(entry)
+                self._tell_gaps(entry, now, plan)
 
     def tell_rest(self) -> None:
         """Tell the gaps that are not over yet: nobody else knows of them."""
+        now, plan = self._clock.now(), _Plan(self._attendance.providers(), self._attendance.operators())
         for entry in self._index:
-            self._tell_gaps(entry)
+            self._tell_gaps(entry, now, plan)
 
-    def _tell_gaps(self, entry: Entry) -> None:
+    def _tell_gaps(self, entry: Entry, now: datetime, plan: _Plan) -> None:
         gaps, entry.gaps = entry.gaps, ()
+        ours = owner(entry.name, plan.operators) == self._attendance.identity
         for gap in gaps:
-            self._tell_gap(entry, gap)
+            left = gap if ours else entry.take_back(gap, plan.providers, now - self._window)
+            if left is not None:
+                self._tell_gap(entry, left)
 
     def _is_over(self, entry: Entry, now: datetime) -> bool:
         """Whether no due time will soon join those that were skipped; what fails now may yet do so."""

@@ -155,7 +155,7 @@ class ScheduleIndex:
             entry.cursor = max(entry.cursor, old.cursor)
             entry.last_due, entry.last_run, entry.skipped = old.last_due, old.last_run, old.skipped
             entry.gaps = old.gaps
-            entry.looked_back = old.looked_back - set(old.owed)
+            entry.looked_back, entry.lapsed = old.looked_back - set(old.owed), old.lapsed
         entry.adopt(schedule.status, now)
         entry.plan()
         if problem is not None and (old is None or old.problem != problem):

@@ -13,7 +13,7 @@ from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.transitions import Cancellation, status_patch, with_cancellation
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
+from astrabox_scheduler_operator.repeat import Tries, shuffled
 
 ORPHAN_SECONDS: Final = 30.0
 _SHARE: Final = "orphans"
@@ -68,16 +68,18 @@ class Orphans:
         doubtful = [meta for meta in found if self._is_doubtful(meta, now)]
         if doubtful:
             await self._attendance.refresh()
-        failed: list[ApiError] = []
-        for meta in doubtful:
+        tries = Tries()
+        for meta in shuffled(doubtful):
+            if tries.given_up:
+                break
             try:
                 cancelled += await self._one(meta, now)
-            except ApiError as error:  # it holds up no other, unless nothing gets through
-                failed.append(error)
-                if len(failed) >= GIVE_UP_AFTER:
-                    break
-        if failed:
-            raise failed[0]
+            except ApiError as error:
+                _LOG.warning("a run cannot be looked at: %s", error, extra={"run": meta.name})
+                tries.failed(error)
+            else:
+                tries.succeeded()
+        tries.raise_if_given_up()
         return cancelled
 
     def _is_doubtful(self, meta: ObjectMeta, now: datetime) -> bool:

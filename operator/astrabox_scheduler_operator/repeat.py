@@ -2,15 +2,51 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
 
 from astrabox_scheduler_client.errors import ApiError
 
 RETRY_SECONDS: Final = 3.0
 GIVE_UP_AFTER: Final = 3
-"""After so many calls of one turn that fail it ends: each may take as long as a time limit."""
+"""So many calls of one turn fail and none succeeds: nothing gets through, and each may take long."""
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Tries:
+    """What became of the calls of one turn: one that fails holds up no other, as long as any succeed."""
+
+    def __init__(self) -> None:
+        self._first_error: ApiError | None = None
+        self._failed = self._succeeded = 0
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing gets through."""
+        return self._failed >= GIVE_UP_AFTER and not self._succeeded
+
+    def failed(self, error: ApiError) -> None:
+        """Note it."""
+        self._first_error = self._first_error or error
+        self._failed += 1
+
+    def succeeded(self) -> None:
+        """Note it."""
+        self._succeeded += 1
+
+    def raise_if_given_up(self) -> None:
+        """Raises the first ApiError where nothing got through."""
+        if self.given_up and self._first_error is not None:
+            raise self._first_error
+
+
+def shuffled(items: Iterable[T]) -> list[T]:
+    """In another order each time, so that the same few which fail do not come first for ever."""
+    found = list(items)
+    random.shuffle(found)
+    return found
 
 
 async def repeat(

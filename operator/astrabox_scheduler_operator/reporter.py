@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final, Literal, Protocol
 
 from astrabox_scheduler_client.errors import ApiError
+from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import MAX_COUNTED_SKIPS, SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta, utc_text
@@ -14,6 +15,7 @@ from astrabox_scheduler_operator.entry import Entry, Gap, Problem
 
 MAX_WAITING: Final = 20_000
 _PACE_SECONDS: Final = 0.02
+_AT_ONCE: Final = 8
 _LOG = logging.getLogger(__name__)
 _WHY: Final = {
     SkipReason.NO_PROVIDER: "no AstraBox process was running",
@@ -61,7 +63,7 @@ class Reporter:
 
     def gap(self, entry: Entry, gap: Gap) -> None:
         """Due times of one outage were skipped; two operators that start together may both have it."""
-        once = f"{utc_text(gap.first)}/{utc_text(gap.last)}"
+        once = f"{gap.reason}/{utc_text(gap.first)}/{utc_text(gap.last)}"
         self._add(Report(entry.metadata, "DueTimesSkipped", gap_note(gap, entry.next_due), once))
 
     def problem(self, entry: Entry, problem: Problem) -> None:
@@ -76,10 +78,17 @@ class Reporter:
             await self._write(report)
             await asyncio.sleep(_PACE_SECONDS)
 
+    def __len__(self) -> int:
+        return self._waiting.qsize()
+
     async def flush(self) -> None:
         """Write what waits, at once."""
-        while not self._waiting.empty():
-            await self._write(self._waiting.get_nowait())
+
+        async def work(_: int) -> None:
+            while not self._waiting.empty():
+                await self._write(self._waiting.get_nowait())
+
+        await fan_out(work, range(_AT_ONCE))
 
     def _add(self, report: Report) -> None:
         try:

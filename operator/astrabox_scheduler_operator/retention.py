@@ -22,7 +22,7 @@ from astrabox_scheduler_crds.retention import expired_runs
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
+from astrabox_scheduler_operator.repeat import Tries, shuffled
 
 RETENTION_SECONDS: Final = 60.0
 SHARE: Final = "retention"
@@ -75,7 +75,7 @@ class _Round:
     count: Callable[[], object]
     deleted: int = 0
     refused: int = 0
-    failed: int = 0
+    tries: Tries = field(default_factory=Tries)
     example: ApiError | None = None
 
 
@@ -115,20 +115,19 @@ class Retention:
 
         Raises ApiError where nothing gets through.
         """
-        waiting, done = deque(doomed), _Round(count)
+        waiting, done = deque(shuffled(doomed)), _Round(count)
 
         async def work(_: int) -> None:
-            while waiting and done.refused < MAX_REFUSED:
+            while waiting and done.refused < MAX_REFUSED and not done.tries.given_up:
                 meta = waiting.popleft()
                 await self.idle.wait()
                 await self._delete_one(store, meta, done)
 
-        try:
-            await fan_out(work, range(min(_CONCURRENCY, len(doomed))))
-        finally:
-            if done.deleted:
-                _LOG.info("deleted %s", what, extra={"count": done.deleted})
-            self._tell_refused(what, done)
+        await fan_out(work, range(min(_CONCURRENCY, len(doomed))))
+        if done.deleted:
+            _LOG.info("deleted %s", what, extra={"count": done.deleted})
+        self._tell_refused(what, done)
+        done.tries.raise_if_given_up()
         return done.deleted
 
     async def _delete_one(self, store: Deletes, meta: ObjectMeta, done: _Round) -> None:
@@ -141,11 +140,10 @@ class Retention:
             if error.permanent:
                 done.refused += 1
             else:
-                done.failed += 1
-                if done.failed >= GIVE_UP_AFTER:
-                    raise
+                done.tries.failed(error)
         else:
             done.deleted += 1
+            done.tries.succeeded()
             done.count()
 
     def _tell_refused(self, what: str, done: _Round) -> None:
@@ -154,7 +152,7 @@ class Retention:
         elif what not in self._refused:
             self._refused.add(what)
             told = "%s cannot be deleted, trying on: %s"
-            _LOG.warning(told, what, done.example, extra={"count": done.refused + done.failed})
+            _LOG.warning(told, what, done.example, extra={"count": done.refused})
 
     async def _tombstones(self, now: datetime) -> list[ObjectMeta]:
         """Schedules that AstraBox deleted so long ago that no older list of it brings them back."""

@@ -12,6 +12,7 @@ from astrabox_scheduler_operator.confirm_choice import Confirms
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.patience import PAUSE_SECONDS, Patience
+from astrabox_scheduler_operator.repeat import shuffled
 
 LOOK_SECONDS: Final = 1.0
 TRY_AGAIN_SECONDS: Final = 10.0
@@ -122,11 +123,11 @@ class Share:
 
     async def _answers_in_time(self) -> bool:
         """Whether a confirmation would be fresh enough to fire on."""
-        entry = next(iter(self._index), None)
-        if entry is None:
+        names = [entry.name for entry in self._index]
+        if not names:
             return True
         try:
-            confirmed = await self._confirm.versions((entry.name,))
+            confirmed = await self._confirm.versions(shuffled(names)[:1])  # the first may be bad
         except ApiError:
             return False
         return confirmed.fresh(self._clock.monotonic())

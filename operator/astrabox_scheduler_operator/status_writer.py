@@ -11,7 +11,7 @@ from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import status_patch
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
-from astrabox_scheduler_operator.entry import Entry, Problem
+from astrabox_scheduler_operator.entry import OF_A_DUE_TIME, Entry, Problem
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.schedule_status import READY, status_of
@@ -22,7 +22,6 @@ RETRY_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 30.0
 """Behind a burst that does not end, a status still comes this often."""
 _OF_THE_SCHEDULE: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
-_OF_A_DUE_TIME: Final = frozenset({"QuotaExceeded", "CreateForbidden", "CreateRefused"})
 _LOG = logging.getLogger(__name__)
 
 
@@ -61,6 +60,8 @@ class StatusWriter:
         self._tell_problem = tell_problem
         self._waiting: dict[str, float] = {}  # name -> not before, monotonic seconds; oldest touch first
         self._written: dict[str, float] = {}
+        self._unanswered: dict[str, ScheduleStatus] = {}
+        """What was stored before a write whose answer did not come: what it says new may not be told yet."""
         self._busy: set[str] = set()
         self._touched = asyncio.Event()
 
@@ -98,18 +99,23 @@ class StatusWriter:
         if entry is None or not self._attendance.held() or not is_ours(name, self._attendance):
             return False
         now = self._clock.now()
-        before, wanted = entry.stored, status_of(entry, now)
-        patch = status_patch(before, wanted)
+        unanswered, wanted = self._unanswered.pop(name, None), status_of(entry, now)
+        before = unanswered or entry.stored
+        patch = status_patch(entry.stored, wanted)
         if not patch:
+            self._tell(entry, before, wanted)  # nothing new, but for a write without an answer
             return False
         try:
             stored = await self._store.patch_status(name, patch, entry.metadata.resource_version)
         except NotFound:
             return False  # the watch or the sweep will say so
         except Conflict:
+            if unanswered is not None:
+                self._unanswered[name] = unanswered  # it was ours that was first
             await self._read_again(index, name)
         except ApiError as error:
             _LOG.warning("a status could not be written: %s", error, extra={"schedule": name})
+            self._unanswered[name] = before
             self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
         else:
             self._took(index, entry, stored, wanted)
@@ -133,7 +139,7 @@ class StatusWriter:
             return
         said, says = _ready(before), _ready(after)
         of_the_schedule = told.reason in _OF_THE_SCHEDULE and said != says
-        of_a_due_time = told.reason in _OF_A_DUE_TIME and said[0] != says[0]
+        of_a_due_time = told.reason in OF_A_DUE_TIME and said[0] != says[0]
         if of_the_schedule or of_a_due_time:
             self._tell_problem(entry, told)
 

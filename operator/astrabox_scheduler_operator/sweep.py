@@ -15,7 +15,7 @@ from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER
+from astrabox_scheduler_operator.repeat import Tries, shuffled
 
 SWEEP_SECONDS: Final = 30.0
 RECHECK_SECONDS: Final = 10.0
@@ -108,15 +108,19 @@ class Sweep:
             self._metrics.watch_stale.inc(len(stale))
             self.behind_since = self.behind_since or self._clock.monotonic()
             _LOG.warning("the watch has missed changes", extra={"count": len(stale), "schedule": stale[0]})
-        if begun - self._forgot >= FORGET_SECONDS:
-            await self._forget_gone()
-            self._forgot = begun
         self.completed = self._clock.monotonic()
+        if begun - self._forgot >= FORGET_SECONDS:
+            self._forgot = begun
+            await self._forget_gone()
         return len(stale)
 
     async def _forget_gone(self) -> None:
         known = tuple(self._index)
-        there = await self._schedules.uids()
+        try:
+            there = await self._schedules.uids()
+        except ApiError as error:
+            _LOG.debug("schedules that are gone are forgotten the next time: %s", error)
+            return
         for entry in known:
             if entry.metadata.uid not in there:
                 self._index.forget(entry)
@@ -138,21 +142,21 @@ class Sweep:
         return entry.version if entry is not None else None
 
     async def _read_all_again(self, names: Sequence[str], now: datetime) -> None:
-        """One that cannot be read holds up no other, unless nothing gets through: then ApiError is raised."""
-        failed: list[ApiError] = []
+        """One that cannot be read holds up no other; all stay different, and the next sweep tries again."""
+        tries = Tries()
 
         async def read(name: str) -> None:
-            if len(failed) >= GIVE_UP_AFTER:
+            if tries.given_up:
                 return
             try:
                 await self._read_again(name, now)
             except ApiError as error:
                 _LOG.debug("a schedule cannot be read again: %s", error, extra={"schedule": name})
-                failed.append(error)
+                tries.failed(error)
+            else:
+                tries.succeeded()
 
-        await fan_out(read, names)
-        if len(failed) >= GIVE_UP_AFTER:
-            raise failed[0]
+        await fan_out(read, shuffled(names))
 
     async def _read_again(self, name: str, now: datetime) -> None:
         known = self._index.get(name)

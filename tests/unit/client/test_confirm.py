@@ -118,3 +118,16 @@ async def test_no_names_need_no_read() -> None:
     store = Store()
     assert not (await ScheduleConfirm(store, Clock()).versions([])).versions
     assert (store.lists, store.gets) == (0, [])
+
+
+async def test_one_that_hangs_is_told_apart_when_its_answer_would_not_count_any_more() -> None:
+    class Hanging(Store):
+        async def version(self, name: str) -> Version | None:
+            if name == "b":
+                await asyncio.Event().wait()
+            return await super().version(name)
+
+    confirm = ScheduleConfirm(Hanging(a=("u", 1), b=("u", 1)), Clock(), max_age=0.05)
+    confirmed = await confirm.versions(["a", "b"])
+    assert dict(confirmed.versions) == {"a": ("u", 1)}
+    assert [(name, error.reason) for name, error in confirmed.failed.items()] == [("b", "Timeout")]

@@ -128,15 +128,15 @@ def test_a_name_is_one_segment_whatever_it_holds() -> None:
 
 @pytest.mark.parametrize(
     ("step", "version"),
-    [
-        (answer(body=schedule("a")), ("uid-a", 3)),
-        (answer(body=schedule("a", enabled=False)), None),
-        (answer(404, status_object(404, "NotFound")), None),
-    ],
+    [(page({"metadata": {"name": "a", "uid": "uid-a", "generation": 3}}), ("uid-a", 3)), (page(), None)],
 )
 async def test_a_version_is_that_of_an_enabled_schedule(step: Step, version: tuple[str, int] | None) -> None:
-    async with api_on(step) as (api, _):
+    """The payload, which may be of a megabyte, does not come with it."""
+    async with api_on(step) as (api, server):
         assert await api.schedules.version("a") == version
+    request = server.requests[0]
+    assert request.target.endswith("?fieldSelector=metadata.name%3Da%2Cspec.enabled%3Dtrue")
+    assert "as=PartialObjectMetadataList;" in request.headers["accept"]
 
 
 async def test_an_unserved_group_is_not_taken_for_a_disabled_schedule() -> None:

@@ -87,7 +87,7 @@ async def test_a_gap_that_two_operators_have_found_is_one(world: World) -> None:
         await operator.reporter.flush()
         said.append(operator.events.onces)
         world.now = START
-    assert said == [["2026-06-01T11:01:00Z/2026-06-01T11:50:00Z"]] * 2
+    assert said == [["OutsideCatchUpWindow/2026-06-01T11:01:00Z/2026-06-01T11:50:00Z"]] * 2
 
 
 async def test_what_was_missed_is_counted_beside_a_later_skip(

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from astrabox_scheduler_client.errors import QuotaExceeded
+from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.run import Phase
@@ -301,3 +302,48 @@ async def test_gaps_are_told_by_an_operator_that_stops(world: World) -> None:
     ((_, reason, note),) = operator.events.written
     assert reason == "DueTimesSkipped"
     assert note.startswith("2 due times were skipped")
+
+
+async def test_an_heir_owes_nothing_of_a_cut_that_was_longer_than_the_window(world: World) -> None:
+    """G2: the oldest due times of it stay skipped, and are no reason to look back at what has fired since."""
+    first = world.operator()
+    world.schedules.put("a")
+    first.see()
+    cut(world)
+    now = at("12:01:21")
+    for _ in range(20):
+        await first.at(now)
+        now += timedelta(minutes=1)
+    back(world)
+    await first.at(now - timedelta(seconds=30))
+    fired = len(world.runs.stored)
+    assert fired >= 9
+    await first.write_status()
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert skipped.unproven_since is None
+    world.runs.stored.clear()  # a hand deletes them
+    world.operators = {"op-2"}
+    heir = world.operator("op-2")
+    heir.see()
+    await heir.at(now - timedelta(seconds=20))
+    assert world.due_names("a") == ["12:21"], "what is due since"
+
+
+async def test_a_former_owner_does_not_tell_what_its_heir_has_fired(world: World) -> None:
+    """OB-05: both see the process come back; the heir fires, and nothing was missed in the end."""
+    former = await after_a_cut(world)
+    await former.write_status()
+    heirs = (f"op-{number}" for number in range(2, 100))
+    name = next(each for each in heirs if owner("a", frozenset({former.attendance.identity, each})) == each)
+    world.operators.add(name)
+    heir = world.operator(name)
+    heir.see()
+    back(world)
+    for each in (heir, former):
+        await each.at(at("12:02:40"))
+    assert world.due_names("a") == ["12:01", "12:02"]
+    await former.at(at("12:02:50"))
+    former.firing.tell_rest()
+    await former.reporter.flush()
+    assert former.events.written == []

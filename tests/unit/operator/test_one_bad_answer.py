@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,12 @@ from astrabox_scheduler_client.errors import (
 )
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
+from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER, Tries
 from astrabox_scheduler_operator.schedule_status import state_of
 from tests.unit.operator.world import Operator, World, at
 
@@ -255,3 +259,76 @@ def ready(world: World, operator: Operator) -> tuple[str, str]:
     operator.see()
     (condition,) = (each for each in world.schedules.stored["a"].status.conditions if each.type == "Ready")
     return condition.status, condition.reason
+
+
+async def test_confirmations_that_failed_make_no_create_wait(world: World) -> None:
+    """FI-14: six seconds of them, and then one create that fails: tried again after five seconds as ever."""
+    operator = world.operator()
+    world.schedules.put("a", cron="1 12 * * *")
+    operator.see()
+    operator.confirm.fail = ServerError("HTTP 500", status=500)
+    for second in range(6):
+        await operator.at(at(f"12:01:0{second}"))
+    operator.confirm.fail = None
+    world.runs.fail = lambda _: ServerError("HTTP 500", status=500)
+    await operator.at(at("12:01:07"))
+    world.runs.fail = lambda _: None
+    await operator.at(at("12:01:12"))
+    assert world.due_names("a") == ["12:01"]
+
+
+async def test_a_status_whose_answer_was_lost_is_told_all_the_same(world: World) -> None:
+    """OB-03: the write was carried out; nothing is left to write, and the Event is still to be said."""
+    operator = world.operator()
+    world.schedules.put("a", cron="1 12 * * *")
+    operator.see()
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
+    await operator.at(at("12:01"))
+    real = world.schedules.patch_status
+
+    async def cut(name: str, status: Mapping[str, Any], version: str | None = None) -> ObjectMeta:
+        await real(name, status, version)
+        raise Unreachable("cut", reason="Cut", ambiguous=True)
+
+    world.schedules.patch_status = cut  # type: ignore[method-assign,assignment]
+    await operator.write_status()
+    world.schedules.patch_status = real  # type: ignore[method-assign]
+    operator.status.touch("a")
+    await operator.write_status()
+    operator.status.touch("a")
+    await operator.write_status()
+    await operator.reporter.flush()
+    assert [reason for _, reason, _ in operator.events.written] == ["QuotaExceeded"]
+
+
+async def test_an_heir_tells_of_the_same_trouble(world: World) -> None:
+    """OB-03: the quota is as full as before, whoever writes the status."""
+    first = world.operator("op-1")
+    world.schedules.put("a", cron="1 12 * * *")
+    first.see()
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
+    await first.at(at("12:01"))
+    await first.write_status()
+    world.operators = {"op-2"}
+    heir = world.operator("op-2")
+    heir.see()
+    heir.status.touch("a")
+    await heir.write_status()
+    assert ready(world, heir) == ("False", "QuotaExceeded")
+    world.runs.fail = lambda _: None
+    await heir.at(at("12:01:30"))
+    await heir.write_status()
+    assert ready(world, heir) == ("True", "Scheduled")
+
+
+def test_a_turn_is_given_up_when_nothing_gets_through() -> None:
+    tries = Tries()
+    for _ in range(GIVE_UP_AFTER):
+        assert not tries.given_up
+        tries.failed(ServerError("no"))
+    assert tries.given_up
+    with pytest.raises(ServerError):
+        tries.raise_if_given_up()
+    tries.succeeded()
+    tries.raise_if_given_up()
+    assert not tries.given_up

@@ -250,7 +250,7 @@ async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
 
 
 async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: World) -> None:
-    """FI-14: and the sweep has completed; when nothing gets through, that is raised."""
+    """FI-14: and the sweep has completed."""
     operator = world.operator()
     names = [f"s{number}" for number in range(20)]
     for name in names:
@@ -261,9 +261,11 @@ async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: W
     for name in names:
         world.schedules.put(name, payload='"new"')
     await sweep.sweep(world.now)
-    real, bad = world.schedules.get, {"s7"}
+    real, bad, asked = world.schedules.get, {"s7", "s8", "s9"}, []
 
     async def get(name: str) -> DeploymentSchedule:
+        asked.append(name)
+        await asyncio.sleep(0)
         if name in bad:
             raise Unreachable("no answer", reason="Timeout")
         return await real(name)
@@ -279,5 +281,7 @@ async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: W
         world.schedules.put(name, payload='"newer"')
     await sweep.sweep(world.now)
     world.monotonic += LASTING_SECONDS
-    with pytest.raises(Unreachable):
-        await sweep.sweep(world.now)
+    asked.clear()
+    await sweep.sweep(world.now)
+    assert sweep.completed == world.monotonic
+    assert len(asked) < len(names), "not all, when nothing gets through"
