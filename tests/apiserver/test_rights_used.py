@@ -23,6 +23,7 @@ from astrabox_scheduler_crds.permissions import (
     Permission,
 )
 from astrabox_scheduler_crds.run import RunInvocation, RunSpec
+from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
 from tests.apiserver.operator.scenery import bind_role, eventually, parts, process, put_provider, put_schedule
 from tests.apiserver.provider.door import Door, server_of
 from tests.apiserver.provider.handlers import Instant, rule
@@ -84,7 +85,8 @@ async def test_an_operator_uses_every_right_that_it_has_and_asks_for_no_other(pl
         await api.leases.list()  # an answer sets the clock
         orphans = [await put_orphan(api, timedelta(minutes=minutes)) for minutes in (20, 21)]
         await put_provider(api, since=timedelta(minutes=3))
-        await put_schedule(api, "good")
+        large = json.dumps({"p": "x" * MAX_KEPT_PAYLOAD})
+        await put_schedule(api, "good", payload=large)
         await put_schedule(api, "mars", time_zone="Mars/Olympus")
         async with process(kubeconfig, namespace) as operator:
             for orphan in orphans:
