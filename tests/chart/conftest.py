@@ -10,11 +10,11 @@ import pytest
 from tests.chart.helm import Helm
 from tests.chart.promtool import Promtool
 from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
-from tools.controlplane.recipe import ALERTS, HELM, HELM_3
+from tools.controlplane.recipe import ALERTS
+from tools.helm import KITS, helm_binary
 
 CONTROLLERS = ("kube-controller-manager",)
 """Of a node's kit the one that the tests of people's rights start."""
-KITS = {"helm-4": HELM, "helm-3": HELM_3}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -34,7 +34,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-@pytest.fixture(scope="session", params=KITS)
+@pytest.fixture(scope="session", params=KITS, ids="helm-{}".format)
 def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Each of the two versions."""
     return _of(request.param, tmp_path_factory)
@@ -43,13 +43,13 @@ def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def newest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Version 4 alone, for what cannot depend on the version."""
-    return _of("helm-4", tmp_path_factory)
+    return _of("4", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def oldest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Version 3 alone."""
-    return _of("helm-3", tmp_path_factory)
+    return _of("3", tmp_path_factory)
 
 
 @pytest.fixture
@@ -58,11 +58,8 @@ def promtool(tmp_path: Path) -> Promtool:
     return Promtool(ensure_binaries(ALERTS) / "promtool", tmp_path)
 
 
-def _of(version: str, folders: pytest.TempPathFactory) -> Helm:
-    kit = KITS[version]
-    # Helm 3 writes as a client; only what applies on the server can meet a conflict.
-    forcing = ("--force-conflicts",) if version == "helm-4" else ()
-    return Helm(ensure_binaries(kit) / kit[0], folders.mktemp(version), forcing)
+def _of(major: str, folders: pytest.TempPathFactory) -> Helm:
+    return Helm(major, helm_binary(major), folders.mktemp(f"helm-{major}"))
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
+from tools import helm
+from tools.controlplane.errors import CommandError as HelmError
 from tools.generated.chart import CHART
+
+__all__ = ["HelmError"]
 
 RELEASE = "astrabox-scheduler"
 NAMESPACE = "astrabox"
@@ -58,42 +59,19 @@ POD_MONITOR: Mapping[str, Any] = {
 """What excludes the ServiceMonitor."""
 
 
-class HelmError(Exception):
-    """What helm said."""
-
-
 @dataclass(frozen=True)
-class Helm:
-    """One binary; `home` holds all it would otherwise keep in the user's folders.
+class Helm(helm.Helm):
+    """With the chart in hand."""
 
-    `forcing`: the flags by which it overwrites what others have written.
-    """
-
-    binary: Path
-    home: Path
-    forcing: tuple[str, ...] = ()
-    kubeconfig: Path | None = None
-
-    def of(self, kubeconfig: Path) -> Self:
-        """The same for a cluster."""
-        return replace(self, kubeconfig=kubeconfig)
+    @property
+    def forcing(self) -> tuple[str, ...]:
+        """The flags by which it overwrites what others have written."""
+        # Helm 3 writes as a client; only what applies on the server can meet a conflict.
+        return () if self.major == "3" else ("--force-conflicts",)
 
     def run(self, *arguments: str, given: str | None = None) -> str:
         """Its output. Raises HelmError."""
-        folders = {f"HELM_{each}_HOME": str(self.home / each) for each in ("CACHE", "CONFIG", "DATA")}
-        kubeconfig = {"KUBECONFIG": str(self.kubeconfig or self.home / "none")}
-        done = subprocess.run(
-            [self.binary, *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home)} | folders | kubeconfig,
-        )
-        if done.returncode:
-            raise HelmError(done.stderr + done.stdout)
-        return done.stdout
+        return self(*arguments, input=given)
 
     def render(
         self,

@@ -71,7 +71,7 @@ def test_every_folder_of_the_wheel_is_copied_into_the_image() -> None:
     container = (ROOT / "Containerfile").read_text()
     copied = set(re.findall(r"^COPY (\w+) \w+$", container, re.MULTILINE))
     assert copied == folders
-    let_in = (ROOT / ".containerignore").read_text().splitlines()
+    let_in = (ROOT / ".dockerignore").read_text().splitlines()
     assert {f"!{folder}" for folder in folders} <= set(let_in)
     assert not re.search(r"^FROM \S*[.:]\d*/", container, re.MULTILINE), "names a registry"
 

@@ -57,12 +57,6 @@ def test_all_that_a_containerfile_copies_is_in_its_tag(source: Source) -> None:
     assert {f"!{path}" for path in paths} <= set(let_in)
 
 
-def test_buildah_and_docker_leave_out_the_same() -> None:
-    """Buildah reads `.containerignore` before the name that both know."""
-    other = ROOT / ".containerignore"
-    assert not other.exists() or other.resolve() == (ROOT / ".dockerignore").resolve()
-
-
 def test_pip_of_a_build_uses_our_index_and_certificates() -> None:
     assert pip_settings({}) == ({}, [])
     arguments, volumes = pip_settings({"PIP_INDEX_URL": "https://i.invalid/", "PIP_CERT": "/etc/ssl/ca.crt"})
