@@ -54,6 +54,20 @@ FIRING: Final = (
         tests=(f"{_UNIT}/test_firing_errors.py::test_a_name_of_another_deployment_is_no_success",),
     ),
     Mutation(
+        name="one-by-one",
+        taken_out="a confirmation for each of a few that are due together: one read of all of them, or none",
+        edits=((f"{OPERATOR}/confirm_choice.py", "if len(names) <= FEW:", "if not names:"),),
+        tests=(
+            f"{_UNIT}/test_one_bad_answer.py::test_one_read_that_fails_or_is_slow_holds_up_no_other[None-2.1]",
+        ),
+    ),
+    Mutation(
+        name="fewer-at-a-time",
+        taken_out="fewer calls at a time while the API server answers too late",
+        edits=((f"{OPERATOR}/burst.py", "        self._adapt(result)\n", ""),),
+        tests=(f"{_UNIT}/test_one_bad_answer.py::test_an_overloaded_server_is_asked_for_less_at_a_time",),
+    ),
+    Mutation(
         name="confirmation",
         taken_out="confirmation before a create, operator",
         edits=(
