@@ -13,6 +13,7 @@ from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_operator.metrics import CREATE_ERRORS, Metrics
 from tests.chart.helm import NAMESPACE, RELEASE, Helm, Object, named
 from tests.chart.test_values import SCHEMA
+from tools.generated import alerts_table
 from tools.generated.chart import CHART
 
 OURS = re.compile(r"astrabox_scheduler_operator_[a-z_]+")
@@ -81,6 +82,29 @@ def test_alerts_can_be_chosen(helm: Helm) -> None:
     assert 'le="120.0"' in late["AstraBoxSchedulerDueTimesLate"]
     labelled = alerts(helm, alertLabels={"team": "agents"})
     assert {alert["labels"]["team"] for alert in labelled} == {"agents"}
+
+
+@pytest.mark.chart
+def test_the_table_of_alerts_says_what_helm_makes_of_the_template(helm: Helm) -> None:
+    made = [
+        alerts_table.Alert(each["alert"], each["labels"]["severity"], each["annotations"]["summary"])
+        for each in alerts(helm)
+    ]
+    assert alerts_table.alerts() == made
+
+
+@pytest.mark.chart
+def test_what_runbooks_ask_of_kubectl_has_its_namespace_and_reads_every_operator(helm: Helm) -> None:
+    """`logs deployment/...` reads one pod of several."""
+    commands = [
+        command
+        for alert in alerts(helm)
+        for command in re.findall(r"`(kubectl [^`]+)`", alert["annotations"]["runbook"])
+    ]
+    logs = [command for command in commands if " logs " in command]
+    assert all(command.startswith(f"kubectl -n {NAMESPACE} ") for command in commands)
+    assert logs
+    assert all(" -l " in each and "--tail=-1" in each and "--prefix" in each for each in logs)
 
 
 def shown(helm: Helm, namespace: str, release: str = RELEASE) -> tuple[str, Object]:

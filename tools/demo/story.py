@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,6 @@ from tools.demo.stage import HOSTS, OPERATORS, Stage
 DEPLOYMENT = "nightly-report"
 FIRST = {"agent": "reporter", "prompt": "Summarise yesterday's tickets", "temperature": 1.0}
 SECOND = {"agent": "reporter", "prompt": "Summarise them in one sentence", "temperature": 0.2}
-_SHOWN_AT_ONCE = "deploymentschedules,runinvocations"
 _PAUSE_SECONDS = 5.0
 """What the provider declares: so long after a disable a run may still start."""
 
@@ -60,7 +60,8 @@ class Story:
         calls = self._calls(run.run_id)
         screen.check(holds=calls == ["start_session", "admit_turn"], claim="both calls, in order, each once")
         screen.check(holds=run.payload == FIRST, claim="the run has the payload as AstraBox gave it")
-        screen.show(f"kubectl get {_SHOWN_AT_ONCE}", self._stage.kubectl("get", _SHOWN_AT_ONCE))
+        for kind in ("dsched", "runinv"):
+            screen.show(f"kubectl get {kind}", self._stage.kubectl("get", kind))
         return run
 
     async def _run_now(self) -> None:
@@ -86,9 +87,8 @@ class Story:
         )
         run = await self._finished(_by_id(queued.run_id))
         screen.say(f"replayed {run.replayed_from_run_id} as {run.run_id}")
-        screen.say(
-            f"prompt of the replay: {run.payload['prompt']!r}; of the Deployment now: {SECOND['prompt']!r}"
-        )
+        prompts = [json.dumps(each["prompt"]) for each in (run.payload, SECOND)]
+        screen.say(f"prompt of the replay: {prompts[0]}; of the Deployment now: {prompts[1]}")
         screen.check(
             holds=run.status == "completed"
             and run.payload == FIRST

@@ -8,6 +8,7 @@ import argparse
 import sys
 
 from tools.generated import (
+    alerts_table,
     chart,
     chart_readme,
     dashboard,
@@ -38,6 +39,7 @@ def main() -> int:
         faults_table,
         settings_page,
         mutations_table,
+        alerts_table,
     )
     texts = {path: text for page in pages for path, text in page.rendered().items()}
     stale = {path: text for path, text in texts.items() if not path.exists() or path.read_text() != text}
