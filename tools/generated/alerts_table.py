@@ -50,7 +50,7 @@ class Alert:
 
 
 def rendered() -> dict[Path, str]:
-    """The page with the table in it. Raises ValueError when its place, or the section of an alert, is gone."""
+    """The page with the table in it. Raises ValueError when its place or the section of an alert is gone."""
     rows = "".join(map(_row, alerts()))
     return {PAGE: between_marks(PAGE, _HEAD + rows, source=TEMPLATE.name)}
 
