@@ -74,16 +74,20 @@ def check_restored(stage: InstallStage, _: str) -> None:
     _check_between(stage, fired)
     (ask,) = (block for block in page_blocks() if block.name == "ask-skipped")
     until(
-        lambda: _tells_of_gap(stage.shell(ask, _ASK_SECONDS)),
+        lambda: tells_of_gap(stage.shell(ask, _ASK_SECONDS)),
         60,
         "an Event and a line of a log tell what was skipped",
     )
 
 
-def _tells_of_gap(said: str) -> bool:
-    """Whether the page's commands have found the Event, and the line in which an operator says the same."""
+def tells_of_gap(said: str) -> bool:
+    """Whether the page's commands have found the Event, and the line in which an operator says the same.
+
+    kubectl puts the pod's name before each line of a log: `[pod/NAME/operator] {...}`.
+    """
     event = any(f"deploymentschedule/{DEPLOYMENT}" in line for line in said.splitlines())
-    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    logged = (line.partition("] ")[2] for line in said.splitlines() if line.startswith("[pod/"))
+    told = [json.loads(line) for line in logged if line.startswith("{")]
     return event and any(
         line.get("schedule") == DEPLOYMENT and line.get("reason") in _SKIPPED for line in told
     )

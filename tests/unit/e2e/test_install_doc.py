@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,7 +15,8 @@ from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_crds.transitions import Cancellation
 from e2e.install_doc import Block, PageError, names_set, page_blocks, read_blocks
-from e2e.install_stage import NAME, InstallStage, own_values
+from e2e.install_restore import tells_of_gap
+from e2e.install_stage import DEPLOYMENT, NAME, InstallStage, own_values
 from e2e.install_steps import STEPS, check_sample
 from tools.generated.locks import entries
 from tools.generated.paths import ROOT
@@ -174,6 +176,16 @@ def test_what_was_skipped_is_found_in_logs_of_either_format(style: str) -> None:
     searched = command.partition(" | ")[2]
     found = subprocess.run(["bash", "-c", searched], input=log, capture_output=True, text=True, check=True)
     assert found.stdout == log.splitlines(keepends=True)[1]
+
+
+def test_a_gap_is_found_in_what_the_page_makes_kubectl_print() -> None:
+    event = f"2m   Warning   DueTimesSkipped   deploymentschedule/{DEPLOYMENT}   11 due times were skipped"
+    told = json.dumps({"message": "skipped", "schedule": DEPLOYMENT, "reason": SkipReason.MISSED.value})
+    line = f"[pod/{NAME}-operator-5d4-x2x/operator] {told}"
+    assert tells_of_gap(f"{event}\n{line}\n")
+    assert not tells_of_gap(f"{event}\n")
+    assert not tells_of_gap(f"{line}\n")
+    assert not tells_of_gap(f"{event}\n{line.replace(DEPLOYMENT, 'another')}\n")
 
 
 def commands_of(name: str) -> list[str]:
