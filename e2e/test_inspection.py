@@ -67,14 +67,14 @@ def test_schedules_are_listed_for_the_eye(scene: Scene) -> None:
     text = scene.texts["$ kubectl get dsched"]
     listed = rows(text)
     assert list(listed["minutely"]) == [
-        "NAME", "CRON", "ZONE", "ENABLED", "LAST DUE", "NEXT DUE", "READY", "REASON", "AGE",
+        "NAME", "CRON", "ZONE", "ENABLED", "LAST DUE", "NEXT DUE", "READY", "REASON", "SKIPPED", "AGE",
     ]  # fmt: skip
     good = listed["minutely"]
     assert (good["CRON"], good["ZONE"], good["ENABLED"]) == ("* * * * *", "Europe/Berlin", "true")
     assert (good["READY"], good["REASON"]) == ("True", "Scheduled")
     assert UTC_TIME.fullmatch(good["LAST DUE"])
     assert UTC_TIME.fullmatch(good["NEXT DUE"])
-    assert listed["nightly-report"]["LAST DUE"] == ""
+    assert (listed["nightly-report"]["LAST DUE"], listed["nightly-report"]["SKIPPED"]) == ("", "")
     assert (listed["paused"]["READY"], listed["paused"]["NEXT DUE"]) == ("True", "")
     assert max(map(len, text.splitlines())) <= WIDTH
     key = deployment_key("Team A/Weekly")
