@@ -83,7 +83,7 @@ def accepted(model: type[BaseModel], field: str) -> str:
     return f"a text of at most {longest} characters" if longest is not None else "any text"
 
 
-def _number(schema: Mapping[str, Any], seconds: bool) -> str:  # noqa: FBT001 - private
+def _number(schema: Mapping[str, Any], seconds: bool) -> str:
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     least, above, most = (schema.get(each) for each in ("minimum", "exclusiveMinimum", "maximum"))
     bounds = {

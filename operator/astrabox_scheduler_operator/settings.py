@@ -39,7 +39,9 @@ class Settings(ConnectionSettings):
     )
     health_port: int = Field(default=8080, ge=0, le=65_535, description="port of the same; 0: any free one")
     log_level: LogLevel = Field(default="INFO", description="least level of what is logged")
-    log_format: Literal["json", "text"] = Field(default="json", description="format of the log: one JSON object a line, or text")
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="format of the log: one JSON object a line, or text"
+    )
     create_concurrency: int = Field(
         default=32, ge=1, le=64, description="runs that are created at the same time"
     )

@@ -158,9 +158,10 @@ class Reconcile:
         return True
 
     async def _put(self, want: Wanted) -> None:
-        self._written += await Writing(self._api, self._timing).put(
+        changed = await Writing(self._api, self._timing).put(
             want, marked=False, leave=partial(self._left_alone, want)
         )
+        self._written += changed  # only now: an await within the sum loses what others add meanwhile
 
     async def _remove(self, stored: DeploymentSchedule) -> None:
         erased = await Writing(self._api, self._timing).erase(stored.metadata.name, leave=self._stays)

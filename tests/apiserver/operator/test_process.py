@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 from datetime import timedelta
 from functools import partial
 
@@ -235,6 +236,31 @@ async def test_a_process_that_cannot_go_on_ends_with_a_code(
         async with asyncio.timeout(30):
             assert await operator.child.wait() == 1
     assert operator.told("the operator ends")
+
+
+async def test_a_namespace_that_is_not_there_is_told(control_plane: Cluster) -> None:
+    """Only an administrator gets so far: a Role is in the namespace. Lists are empty, a create is refused."""
+    async with process(control_plane.kubeconfig, "nope") as operator:
+        async with asyncio.timeout(30):
+            assert await operator.child.wait() == 1
+    (told,) = operator.told("the operator ends")
+    hint = "create it, or set ASTRABOX_SCHEDULER_OPERATOR_NAMESPACE"
+    assert told["message"] == f"the operator ends: the namespace nope does not exist: {hint}"
+
+
+async def test_a_port_that_is_taken_is_told(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        async with process(kubeconfig, namespace, HEALTH_PORT=port) as operator:
+            async with asyncio.timeout(30):
+                assert await operator.child.wait() == 1
+    (told,) = operator.told("the operator ends")
+    assert f"127.0.0.1:{port} cannot be listened at" in told["message"]
+    assert "set ASTRABOX_SCHEDULER_OPERATOR_HEALTH_PORT to a free port" in told["message"]
 
 
 @pytest.mark.parametrize("count", [500])

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -223,10 +224,8 @@ def test_a_refusal_names_the_field_and_can_be_shown_anywhere(cron: str, field: s
     ],
 )
 def test_a_refusal_gives_what_to_write(cron: str, instead: str, right: str) -> None:
-    with pytest.raises(InvalidCron) as caught:
+    with pytest.raises(InvalidCron, match=re.escape(f"write {instead}") + "[.,]"):
         CronSchedule.parse(cron, "UTC")
-    assert f"write {instead}" in str(caught.value).rstrip(".").replace(", names", "\n").splitlines()[0]
-    assert str(caught.value).count(instead) == 1 or len(instead) == 1
     assert CronSchedule.parse(right, "UTC").text == right
 
 

@@ -202,7 +202,7 @@ def test_zone_names_are_case_sensitive(zone: str, right: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_the_closest_zone_is_offered(zone: str, meant: str) -> None:
-    with pytest.raises(InvalidZone, match=f"use \"?{meant}"):
+    with pytest.raises(InvalidZone, match=f'use "?{meant}'):
         CronSchedule.parse("0 9 * * *", zone)
 
 
