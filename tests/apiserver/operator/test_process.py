@@ -39,6 +39,7 @@ async def test_a_process_with_a_role_fires_reports_and_ends(
     await put_schedule(api, "never", cron="0 0 31 2 *")
     async with process(kubeconfig, namespace) as operator:
         runs = await fired_and_reported(api)
+        columns_tell(control_plane, namespace)
         await eventually(partial(refused, api, {"mars": ["InvalidZone"], "never": ["InvalidCron"]}))
         await follows_edits(control_plane, api, namespace)
         nothing_is_left_on_objects(control_plane, namespace)
@@ -75,6 +76,16 @@ async def fired_and_reported(api: SchedulerApi) -> list[RunInvocation]:
         assert run.spec.created_by is not None
         assert run.spec.created_by.schedule_generation == 1
     return runs
+
+
+def columns_tell(cluster: Cluster, namespace: str) -> None:
+    """What was skipped shows without `-o wide`, and when a run began with it."""
+    schedules = cluster.kubectl("get", "dsched", "-n", namespace).splitlines()
+    (good,) = (line for line in schedules if line.startswith("good "))
+    begin = schedules[0].index("SKIPPED")
+    assert int(good[begin : schedules[0].index("AGE")]) > 0
+    runs = cluster.kubectl("get", "runinv", "-n", namespace, "-o", "wide")
+    assert "STARTED" in runs.splitlines()[0]
 
 
 async def refused(api: SchedulerApi, expected: dict[str, list[str]]) -> bool:
