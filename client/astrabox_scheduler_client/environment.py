@@ -5,6 +5,7 @@ begins with the prefix and is not known is refused, so that a typo shows. One ex
 adds variables for every Service of a namespace, and a Service may be named as we are.
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 S = TypeVar("S", bound=BaseModel)
 
 _SHOWN: Final = 80
+_PAGE: Final = "docs/settings.md"
 _OF_A_SERVICE: Final = re.compile(
     r"(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)"
@@ -48,7 +50,7 @@ def read_settings(model: type[S], prefix: str, environ: Mapping[str, str]) -> S:
     unknown = sorted(
         name for name in given.keys() - fields.keys() if not _injected(name.removeprefix(prefix), given[name])
     )
-    problems = [f"{name} is not known: remove it, or write one of {', '.join(fields)}" for name in unknown]
+    problems = [_unknown(name, prefix, model) for name in unknown]
     values = {
         fields[name]: text
         for name, text in given.items()
@@ -65,6 +67,39 @@ def read_settings(model: type[S], prefix: str, environ: Mapping[str, str]) -> S:
     if usable is not None and not problems:
         return usable
     raise SettingsError(tuple(problems), usable, frozenset(model.model_fields) if unknown else wrong)
+
+
+def accepted(model: type[BaseModel], field: str) -> str:
+    """What a field accepts, as it goes on after "is not": `a whole number of seconds from 30 to 3600`."""
+    schema = model.model_json_schema()["properties"][field]
+    schema = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), {}) | schema
+    if choices := schema.get("enum"):
+        return f"{', '.join(choices[:-1])} or {choices[-1]}"
+    if schema["type"] in ("integer", "number"):
+        return _number(schema, "_seconds" in field)
+    if words := model.model_fields[field].title:
+        return words
+    longest = schema.get("maxLength")
+    return f"a text of at most {longest} characters" if longest is not None else "any text"
+
+
+def _number(schema: Mapping[str, Any], seconds: bool) -> str:
+    kind = "a whole number" if schema["type"] == "integer" else "a number"
+    least, above, most = (schema.get(each) for each in ("minimum", "exclusiveMinimum", "maximum"))
+    bounds = {
+        f"from {least} to {most}": least is not None and most is not None,
+        f"above {above}, up to {most}": above is not None and most is not None,
+        f"from {least} on": least is not None and most is None,
+    }
+    bound = next((text for text, applies in bounds.items() if applies), "")
+    return f"{kind}{' of seconds' if seconds else ''} {bound}".rstrip()
+
+
+def _unknown(name: str, prefix: str, model: type[BaseModel]) -> str:
+    known = [each.upper() for each in model.model_fields]
+    meant = difflib.get_close_matches(name.removeprefix(prefix).upper(), known, 1)
+    hint = f"did you mean {prefix}{meant[0]}?" if meant else "remove it."
+    return f"{name} is not known: {hint} All of them: {_PAGE}"
 
 
 def _injected(name: str, text: str) -> bool:
@@ -88,7 +123,8 @@ def _sentences(model: type[BaseModel], prefix: str, error: ValidationError) -> I
         if each["loc"]:
             field = str(each["loc"][0])
             described = model.model_fields[field].description
-            yield f"{prefix}{field.upper()}={_shown(each['input'])}: {each['msg']}. {described}"
+            shown = f"{prefix}{field.upper()}={_shown(each['input'])}"
+            yield f"{shown} is not {accepted(model, field)}: {described}"
         else:
             yield each["msg"]
 

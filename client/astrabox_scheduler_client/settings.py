@@ -17,6 +17,7 @@ class ConnectionSettings(BaseModel):
 
     namespace: Annotated[str | None, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] = Field(
         default=None,
+        title="the name of a namespace (small letters, digits and dashes, at most 63)",
         description="Namespace of schedules and runs. Default: that of the pod, or of the kubeconfig.",
     )
     kubeconfig: Annotated[str | None, Field(min_length=1)] = Field(

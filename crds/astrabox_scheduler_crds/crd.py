@@ -153,7 +153,9 @@ SCHEDULE_COLUMNS = (
     Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
     Column("Reason", ".status.conditions[?(@.type=='Ready')].reason", description="Why it is ready or not"),
     _DEPLOYMENT,
-    Column("Skipped", ".status.skipped.count", "integer", wide=True),
+    Column(
+        "Skipped", ".status.skipped.count", "integer", description="Due times without a run; empty for none"
+    ),
     Column("Last skipped", ".status.skipped.lastDueTime", wide=True),
     Column("Why skipped", ".status.skipped.reason", wide=True),
     Column("Last run", ".status.lastRun", wide=True),
@@ -172,6 +174,7 @@ RUN_COLUMNS = (
     Column("Session", ".status.sessionId"),
     Column("Attempts", ".status.attempts", "integer"),
     _DEPLOYMENT,
+    Column("Started", ".status.startedAt", wide=True, description="First attempt, UTC; empty until then"),
     Column("Turn", ".status.turnId", wide=True),
     Column("Assignee", f".metadata.labels.{labels.GROUP.replace('.', chr(92) + '.')}/assignee", wide=True),
     Column("Next attempt", ".status.nextAttemptTime", wide=True),

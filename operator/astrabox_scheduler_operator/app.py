@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from astrabox_scheduler_client.api import SchedulerApi, open_api
 from astrabox_scheduler_client.confirm import ScheduleConfirm
+from astrabox_scheduler_client.errors import ConnectError, NotFound
 from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.presence import PresencePoller
@@ -32,7 +33,7 @@ from astrabox_scheduler_operator.reporter import Reporter
 from astrabox_scheduler_operator.retention import RETENTION_SECONDS, Retention
 from astrabox_scheduler_operator.run_creator import RunCreator
 from astrabox_scheduler_operator.schedule_status import state_of
-from astrabox_scheduler_operator.settings import Settings
+from astrabox_scheduler_operator.settings import PREFIX, Settings
 from astrabox_scheduler_operator.share import Share
 from astrabox_scheduler_operator.status_writer import StatusWriter
 from astrabox_scheduler_operator.sweep import Sweep
@@ -245,7 +246,14 @@ class Operator:
     async def _lease(self) -> None:
         """A share is ours only when we know what is in it: until then the others fire it."""
         await self.sweep.loaded.wait()
-        await self.share.run()
+        try:
+            await self.share.run()
+        except NotFound as error:
+            # A list of a namespace that is not there is empty, a create in it is the first to be refused.
+            if error.reason == "NotServed":
+                raise
+            hint = f"create it, or set {PREFIX}NAMESPACE"
+            raise ConnectError(f"the namespace {self._api.namespace} does not exist: {hint}") from error
 
     async def _watch_ended(self) -> None:
         await self._watch.ended.wait()

@@ -186,8 +186,8 @@ class Entry:
         self.trouble, self.failures = None, 0
         self._settle(due)
 
-    def settle_skipped(self, first: datetime, last: datetime, count: int, reason: SkipReason) -> None:
-        """The `count` due times from `first` to `last` get no run."""
+    def settle_skipped(self, first: datetime, last: datetime, count: int, reason: SkipReason) -> bool:
+        """The `count` due times from `first` to `last` get no run; True if a gap begins with them."""
         before, counted = self.skipped or Skipped(), 0 if last in self.looked_back else count
         since = first if reason is SkipReason.NO_PROVIDER else None
         if before.unproven_since is not None and not _later(self.last_due, before.last_due_time, last):
@@ -199,12 +199,14 @@ class Entry:
                 count=before.count + counted, last_due_time=last, reason=reason.value, unproven_since=since
             )
         gap = self.gaps[-1] if self.gaps else None
-        if gap is None or (self._is_over(gap, reason) and len(self.gaps) < MAX_GAPS):
+        begins = gap is None or (self._is_over(gap, reason) and len(self.gaps) < MAX_GAPS)
+        if gap is None or begins:
             self.gaps += (Gap(first, last, count, reason),)
         else:
             self.gaps = (*self.gaps[:-1], Gap(gap.first, last, gap.count + count, reason))
         self.failures = 0
         self._settle(last)
+        return begins
 
     def pass_to(self, instant: datetime) -> None:
         """Every due time up to `instant` is settled; those that were missed are counted apart."""

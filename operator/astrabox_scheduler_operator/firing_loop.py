@@ -314,9 +314,10 @@ class FiringLoop:
         now: datetime,
     ) -> None:
         first, last, count = span
-        entry.settle_skipped(first, last, count, reason)
+        begins = entry.settle_skipped(first, last, count, reason)
         self._metrics.skipped.labels(reason.value).inc(count)
-        _LOG.info(
+        _LOG.log(
+            logging.WARNING if begins else logging.INFO,  # its Event is written when the gap is over
             "skipped",
             extra={
                 "schedule": entry.name,

@@ -7,6 +7,8 @@ from typing import Final, Self
 
 from aiohttp import web
 
+from astrabox_scheduler_operator.settings import PREFIX
+
 STALE_SECONDS: Final = 45.0
 """Age at which a loop that should have gone round counts as dead."""
 _SHUTDOWN_SECONDS: Final = 1.0
@@ -34,7 +36,7 @@ class HealthServer:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises OSError."""
+        """Listen. Raises OSError, which says what to set."""
         runner = web.AppRunner(
             self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
         )
@@ -42,9 +44,13 @@ class HealthServer:
         self._stack.push_async_callback(runner.cleanup)
         try:
             await web.TCPSite(runner, self._host, self.port).start()
-        except OSError:
+        except OSError as error:
             await self._stack.aclose()
-            raise
+            raise OSError(
+                f"{self._host}:{self.port} cannot be listened at for health and metrics "
+                f"({error.strerror or error}): set {PREFIX}HEALTH_PORT to a free port, 0 for any, or "
+                f"{PREFIX}HEALTH_HOST to an address of this machine"
+            ) from error
         self.port = runner.addresses[0][1]
         _LOG.info("health is served", extra={"host": self._host, "port": self.port})
         return self

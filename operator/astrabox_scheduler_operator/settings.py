@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator
 
-from astrabox_scheduler_client.environment import read_settings
+from astrabox_scheduler_client.environment import accepted, read_settings
 from astrabox_scheduler_client.settings import ConnectionSettings
 from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW, MAX_CATCH_UP_WINDOW
 from astrabox_scheduler_crds.retention import DEFAULT_KEEP
@@ -28,7 +28,7 @@ class Settings(ConnectionSettings):
         default=int(CATCH_UP_WINDOW.total_seconds()),
         ge=30,
         le=int(MAX_CATCH_UP_WINDOW.total_seconds()),
-        description="how late a due time may still fire, in seconds; an hour at most",
+        description="how late a due time may still fire, in seconds",
     )
     history_limit: int = Field(
         default=DEFAULT_KEEP, ge=1, le=100_000, description="finished runs to keep per AstraBox Deployment"
@@ -38,8 +38,10 @@ class Settings(ConnectionSettings):
         description="address of /healthz, /readyz and /metrics",
     )
     health_port: int = Field(default=8080, ge=0, le=65_535, description="port of the same; 0: any free one")
-    log_level: LogLevel = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR")
-    log_format: Literal["json", "text"] = Field(default="json", description="json or text")
+    log_level: LogLevel = Field(default="INFO", description="least level of what is logged")
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="format of the log: one JSON object a line, or text"
+    )
     create_concurrency: int = Field(
         default=32, ge=1, le=64, description="runs that are created at the same time"
     )
@@ -71,4 +73,5 @@ def settings_help() -> str:
     for name, field in Settings.model_fields.items():
         default = "" if field.default is None else f" (default {field.default})"
         lines.append(f"  {PREFIX}{name.upper()}\n      {field.description}{default}")
+        lines.append(f"      {accepted(Settings, name)}")
     return "\n".join(lines)

@@ -73,7 +73,8 @@ class Reconcile:
         self.spared: dict[str, Spared] = {}
         """What was left alone though it differs, by the name of the object."""
         self._failures: dict[str, Exception] = {}
-        self._changes = 0
+        self._written = 0
+        self._removed: list[str] = []
         self._called_at_age = age()
 
     async def run(self, schedules: Sequence[Schedule]) -> None:
@@ -95,7 +96,7 @@ class Reconcile:
         await self._each(
             self._within_limit(differing, wants, stored), self._put, lambda want: want.deployment_id
         )
-        _LOG.info("%d schedules reconciled, %d of them written or removed", len(schedules), self._changes)
+        self._tell({each.deployment_id for each in schedules})
         self._raise_failures()
 
     def _encoded(self, schedules: Iterable[Schedule]) -> dict[str, Wanted]:
@@ -157,13 +158,15 @@ class Reconcile:
         return True
 
     async def _put(self, want: Wanted) -> None:
-        self._changes += await Writing(self._api, self._timing).put(
+        changed = await Writing(self._api, self._timing).put(
             want, marked=False, leave=partial(self._left_alone, want)
         )
+        self._written += changed  # only now: an await within the sum loses what others add meanwhile
 
     async def _remove(self, stored: DeploymentSchedule) -> None:
-        await Writing(self._api, self._timing).erase(stored.metadata.name, leave=self._stays)
-        self._changes += 1
+        erased = await Writing(self._api, self._timing).erase(stored.metadata.name, leave=self._stays)
+        if erased and not is_deleted(stored):  # a tombstone goes in its time, AstraBox knows of that
+            self._removed.append(stored.spec.deployment_id)
 
     def _going_on(self) -> float:
         """Seconds since the call."""
@@ -194,6 +197,21 @@ class Reconcile:
     def _failed(self, deployment_id: str, error: Exception) -> None:
         self._failures[deployment_id] = error
         _LOG.warning("the schedule of Deployment %.100r is not as it should be: %s", deployment_id, error)
+
+    def _tell(self, given: set[str]) -> None:
+        """One line, a warning where schedules were removed: the database may be another than is meant."""
+        failed = len(given & self._failures.keys())
+        parts = [f"{self._written} written", f"{len(given) - self._written - failed} unchanged"]
+        if failed:
+            parts.append(f"{failed} not as they should be")
+        if self._removed:
+            names = [f"{each:.100}" for each in sorted(self._removed)]
+            more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
+            told = ", ".join([ascii(each) for each in names[:_NAMED]] + more)
+            parts.append(f"{len(names)} removed that it does not have ({told})")
+        schedules = "1 schedule" if len(given) == 1 else f"{len(given)} schedules"
+        level = logging.WARNING if self._removed else logging.INFO
+        _LOG.log(level, "AstraBox has %s: %s", schedules, ", ".join(parts))
 
     def _raise_failures(self) -> None:
         for kind, outcome in _KINDS:

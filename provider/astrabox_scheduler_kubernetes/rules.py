@@ -170,4 +170,4 @@ def _check_time_rule(want: Wanted) -> None:
     try:
         CronSchedule.parse(want.cron, want.time_zone)
     except CronError as error:
-        raise InvalidSchedule(f"The {error.field} is refused: {error}") from error
+        raise InvalidSchedule(str(error)) from error  # it names the field and says what to write

@@ -153,21 +153,24 @@ class Writing:
             else:
                 return
 
-    async def erase(self, name: str, *, leave: Callable[[DeploymentSchedule], bool]) -> None:
+    async def erase(self, name: str, *, leave: Callable[[DeploymentSchedule], bool]) -> bool:
         """Delete the object, whosever it is, unless `leave` says that it stays. Raises ApiError.
 
-        What is deleted is what `leave` has seen: another version is read again.
+        What is deleted is what `leave` has seen: another version is read again. False if it stays, or
+        was gone already; a delete without an answer counts when it is gone afterwards.
         """
         while True:
             try:
                 stored = await read(self.api, name)
-                if stored is None or leave(stored):
-                    return
+                if stored is None:
+                    return self.trail.unanswered
+                if leave(stored):
+                    return False
                 await self._delete(stored)
             except ApiError as error:
                 await self._after(error)
             else:
-                return
+                return True
 
     def _is_ours(self, stored: DeploymentSchedule) -> bool:
         return mark_of(stored) in self.trail.marks

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from astrabox_scheduler_client.environment import accepted
 from astrabox_scheduler_kubernetes import settings as provider
 from astrabox_scheduler_operator import settings as operator
 from tools.generated.paths import ROOT
@@ -34,9 +35,12 @@ def rendered() -> dict[Path, str]:
 
 
 def _table(settings: type[BaseModel], prefix: str) -> str:
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    rows = ["| variable | default | accepted | meaning |", "|---|---|---|---|"]
     for name, field in settings.model_fields.items():
         default = "" if field.default is None else f"`{field.default}`"
         meaning = (field.description or "").replace("|", "\\|")
-        rows.append(f"| `{prefix}{name.upper()}` | {default} | {meaning[:1].upper()}{meaning[1:]} |")
+        allowed = accepted(settings, name)
+        rows.append(
+            f"| `{prefix}{name.upper()}` | {default} | {allowed} | {meaning[:1].upper()}{meaning[1:]} |"
+        )
     return "\n".join(rows) + "\n"

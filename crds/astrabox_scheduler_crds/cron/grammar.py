@@ -16,6 +16,15 @@ MAX_BYTES = 256
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _ITEM = re.compile(r"(?:\*|([0-9]+|[A-Za-z]+)(?:-([0-9]+|[A-Za-z]+))?)(?:/([0-9]+))?")
 
 
@@ -90,17 +99,20 @@ def _split(text: str) -> list[str]:
     fields = [part for part in re.split("[ \t]+", text) if part]
     if fields and re.match("(CRON_)?TZ=", fields[0]):
         raise InvalidCron(
-            f"The expression has {quoted(fields[0])}: the zone belongs into the timezone field.",
+            f"The expression has {quoted(fields[0])}: leave it out, "
+            "and write the zone into the field beside it (timezone or timeZone).",
             "timezone",
         )
     if fields and fields[0].startswith("@"):
+        instead = _NICKNAMES.get(fields[0].lower(), "five fields")
         raise InvalidCron(
-            f"The expression has {quoted(fields[0])}: write five fields, names with @ are not known."
+            f"The expression has {quoted(fields[0])}: write {instead}, names with @ are not known."
         )
     if len(fields) != len(_FIELDS):
         raise InvalidCron(
             f"The expression has {len(fields)} fields: write exactly five"
-            " (minute, hour, day of month, month, day of week) with blanks between them."
+            " (minute, hour, day of month, month, day of week) with blanks between them,"
+            " no seconds and no years."
         )
     return fields
 
@@ -112,6 +124,8 @@ def _field_values(rule: _Field, text: str) -> frozenset[int]:
 def _item_values(rule: _Field, item: str) -> Iterable[int]:
     """Return the values of one element of a list: `*`, `a`, `a-b`, each with or without `/n`."""
     match = _ITEM.fullmatch(item)
+    if item == "?":
+        raise rule.refuse(item, "which is not known: write *")
     if match is None:
         raise rule.refuse(item, "which cannot be read: use *, a, a-b, */n, a/n, a-b/n or a list of these")
     low, high, step = match.groups()
@@ -119,7 +133,7 @@ def _item_values(rule: _Field, item: str) -> Iterable[int]:
         raise rule.refuse(item, "a step of 0: use a step of 1 or more")
     first = rule.first if low is None else _number(rule, low)
     if high is not None:
-        last = _range_end(rule, item, first, high)
+        last = _range_end(rule, item, (low, high, int(step or 1)), first)
     elif low is None or step is not None:
         last = max(first, rule.last)
     else:
@@ -134,13 +148,32 @@ def _number(rule: _Field, text: str) -> int:
     return number
 
 
-def _range_end(rule: _Field, item: str, first: int, text: str) -> int:
-    last = _number(rule, text)
-    if last < first and text.lower() == "sun":
+def _range_end(rule: _Field, item: str, written: tuple[str, str, int], first: int) -> int:
+    low, high, step = written
+    last = _number(rule, high)
+    if last < first and high.lower() == "sun":
         last = rule.highest  # as in mon-sun
     if last < first:
-        raise rule.refuse(item, "a range that ends before it begins: write it as two ranges with a comma")
+        instead = _unwrapped(rule, first, last, step, named=low.isalpha())
+        raise rule.refuse(item, f"a range that ends before it begins: write {instead}")
     return last
+
+
+def _unwrapped(rule: _Field, first: int, last: int, step: int, *, named: bool) -> str:
+    """What the writer of a range wanted that goes on after the end of its field."""
+    names = {number: name for name, number in rule.names.items()} if named else {}
+
+    def shown(*ends: int) -> str:
+        return "-".join(names.get(each, str(each)) for each in dict.fromkeys(ends))
+
+    if first > rule.last:  # 7 is Sunday
+        return shown(rule.first, last) + (f"/{step}" if step > 1 else "")
+    if step == 1:
+        return f"{shown(first, rule.last)},{shown(rule.first, last)}"
+    length = rule.last - rule.first + 1
+    return ",".join(
+        shown(rule.first + (value - rule.first) % length) for value in range(first, last + length + 1, step)
+    )
 
 
 def _every(rule: _Field) -> frozenset[int]:

@@ -6,6 +6,7 @@ compute the same due times. Minutes on the UTC line are counted since 1970-01-01
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib import import_module, resources
 from typing import NamedTuple
@@ -21,6 +22,8 @@ _FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MINUTE
 _LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MINUTE
 _BLOCK = 2**19  # minutes, about a year: what is computed and remembered in one go
 _PROBE = 2**12  # minutes, 68 hours: no zone changes its clock twice in so short a time (a test proves it)
+_LONGEST_TYPO = 64
+_ALIKE = 0.8  # what is less alike is another place
 _NOT_A_PLACE = {"Factory"}  # tzdata's mark of a machine that was never set up
 
 
@@ -145,10 +148,14 @@ def load_zone(key: str) -> Zone:
     return _load(key)
 
 
+@lru_cache(maxsize=256)  # a comparison with every zone takes milliseconds, and one typo is judged often
 def _suggestion(key: str) -> str:
-    lower = key.lower()
-    right = next((known for known in zone_keys() if known.lower() == lower), None)
-    return quoted(right) if right else 'an IANA name such as "Europe/Zurich"'
+    lower, known = key.lower(), sorted(zone_keys())
+    right = [each for each in known if each.lower() == lower]
+    right = right or [each for each in known if each.rpartition("/")[2].lower() == lower.replace(" ", "_")]
+    if not right and len(key) <= _LONGEST_TYPO:
+        right = get_close_matches(key, known, 1, _ALIKE)
+    return quoted(right[0]) if right else 'an IANA name such as "Europe/Zurich"'
 
 
 @cache  # bounded by the keys that exist

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 from datetime import timedelta
 from functools import partial
 
@@ -38,6 +39,7 @@ async def test_a_process_with_a_role_fires_reports_and_ends(
     await put_schedule(api, "never", cron="0 0 31 2 *")
     async with process(kubeconfig, namespace) as operator:
         runs = await fired_and_reported(api)
+        columns_tell(control_plane, namespace)
         await eventually(partial(refused, api, {"mars": ["InvalidZone"], "never": ["InvalidCron"]}))
         await follows_edits(control_plane, api, namespace)
         nothing_is_left_on_objects(control_plane, namespace)
@@ -74,6 +76,16 @@ async def fired_and_reported(api: SchedulerApi) -> list[RunInvocation]:
         assert run.spec.created_by is not None
         assert run.spec.created_by.schedule_generation == 1
     return runs
+
+
+def columns_tell(cluster: Cluster, namespace: str) -> None:
+    """What was skipped shows without `-o wide`, and when a run began with it."""
+    schedules = cluster.kubectl("get", "dsched", "-n", namespace).splitlines()
+    (good,) = (line for line in schedules if line.startswith("good "))
+    begin = schedules[0].index("SKIPPED")
+    assert int(good[begin : schedules[0].index("AGE")]) > 0
+    runs = cluster.kubectl("get", "runinv", "-n", namespace, "-o", "wide")
+    assert "STARTED" in runs.splitlines()[0]
 
 
 async def refused(api: SchedulerApi, expected: dict[str, list[str]]) -> bool:
@@ -235,6 +247,31 @@ async def test_a_process_that_cannot_go_on_ends_with_a_code(
         async with asyncio.timeout(30):
             assert await operator.child.wait() == 1
     assert operator.told("the operator ends")
+
+
+async def test_a_namespace_that_is_not_there_is_told(control_plane: Cluster) -> None:
+    """Only an administrator gets so far: a Role is in the namespace. Lists are empty, a create is refused."""
+    async with process(control_plane.kubeconfig, "nope") as operator:
+        async with asyncio.timeout(30):
+            assert await operator.child.wait() == 1
+    (told,) = operator.told("the operator ends")
+    hint = "create it, or set ASTRABOX_SCHEDULER_OPERATOR_NAMESPACE"
+    assert told["message"] == f"the operator ends: the namespace nope does not exist: {hint}"
+
+
+async def test_a_port_that_is_taken_is_told(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        async with process(kubeconfig, namespace, HEALTH_PORT=port) as operator:
+            async with asyncio.timeout(30):
+                assert await operator.child.wait() == 1
+    (told,) = operator.told("the operator ends")
+    assert f"127.0.0.1:{port} cannot be listened at" in told["message"]
+    assert "set ASTRABOX_SCHEDULER_OPERATOR_HEALTH_PORT to a free port" in told["message"]
 
 
 @pytest.mark.parametrize("count", [500])

@@ -102,7 +102,8 @@ async def test_each_right_that_is_missing_is_named(
     await provider.stop()
     (lease,) = [each for each in await place.api.leases.list() if each.role == "provider"]
     assert lease.released
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.endswith("1 removed that it does not have ('unlisted')")
 
 
 async def test_operator_that_is_down_is_a_warning(place: Place, caplog: pytest.LogCaptureFixture) -> None:

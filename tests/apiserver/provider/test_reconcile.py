@@ -1,5 +1,6 @@
 """reconcile on a real API server: what it writes, spares and refuses."""
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 
@@ -21,6 +22,42 @@ async def test_reconcile_writes_only_what_differs(place: Place) -> None:
     after = {each.metadata.name: each.metadata for each in (await place.api.schedules.list()).items}
     changed = [name for name in before if before[name] != after[name]]
     assert changed == ["d19"]
+
+
+async def test_reconcile_names_what_it_removes(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """A database that is another than is meant has none of them: that is a warning. A tombstone is none."""
+    caplog.set_level(logging.INFO)
+
+    def told() -> tuple[str, str]:
+        (found,) = [each for each in caplog.records if each.getMessage().startswith("AstraBox has ")]
+        caplog.clear()
+        return found.levelname, found.getMessage()
+
+    provider = place.provider(replace(QUICK, recently=0.0))
+    await provider.reconcile([rule(f"d{n:02}") for n in range(12)])
+    assert told() == ("INFO", "AstraBox has 12 schedules: 12 written, 0 unchanged")
+    await provider.reconcile(
+        [rule("d00"), rule("d01", payload={"new": 1}), *(rule(f"e{n}") for n in range(2))]
+    )
+    gone = ", ".join(f"'d{n:02}'" for n in range(2, 12))
+    removed = f"10 removed that it does not have ({gone})"
+    assert told() == ("WARNING", f"AstraBox has 4 schedules: 3 written, 1 unchanged, {removed}")
+    await provider.delete("e0")
+    await provider.delete("e1")
+    place.clock.advance(3600)
+    await provider.reconcile([rule("d00")])
+    assert await names(place) == ["d00"], "the tombstones are gone as well"
+    removed = "1 removed that it does not have ('d01')"
+    assert told() == ("WARNING", f"AstraBox has 1 schedule: 0 written, 1 unchanged, {removed}")
+    with pytest.raises(InvalidSchedule):
+        await provider.reconcile([rule("d00"), rule("bad", cron="@daily")])
+    assert told() == ("INFO", "AstraBox has 2 schedules: 0 written, 1 unchanged, 1 not as they should be")
+    await provider.reconcile([rule(f"f{n:02}") for n in range(12)])
+    caplog.clear()
+    await provider.reconcile([])
+    level, text = told()
+    assert level == "WARNING"
+    assert text.endswith("'f09', and 2 more)")
 
 
 async def test_reconcile_spares_what_another_replica_applied_a_moment_ago(place: Place) -> None:

@@ -1,9 +1,11 @@
 """Settings from environment variables, as both sides read them."""
 
+from typing import Literal
+
 import pytest
 from pydantic import BaseModel, Field
 
-from astrabox_scheduler_client.environment import SettingsError, read_settings
+from astrabox_scheduler_client.environment import SettingsError, accepted, read_settings
 
 
 class Example(BaseModel):
@@ -40,13 +42,40 @@ def test_all_mistakes_are_told_at_once_with_what_each_field_is() -> None:
     with pytest.raises(SettingsError) as caught:
         read(HEALTH_PORT="many", NAME="x" * 500, NAM="n")
     unknown, port, name = caught.value.problems
-    assert unknown.startswith("OURS_NAM is not known: remove it, or write one of OURS_HEALTH_PORT, ")
-    assert port.startswith("OURS_HEALTH_PORT='many': ")
-    assert port.endswith("Port of the health.")
+    assert unknown == "OURS_NAM is not known: did you mean OURS_NAME? All of them: docs/settings.md"
+    assert port == "OURS_HEALTH_PORT='many' is not a whole number from 0 to 65535: Port of the health."
     assert name.startswith("OURS_NAME='xxx")
+    assert name.endswith(" is not a text of at most 5 characters: A short name.")
     assert len(name) < 250
     assert str(caught.value) == "; ".join(caught.value.problems)
     assert (caught.value.usable, caught.value.in_doubt) == (Example(), frozenset(Example.model_fields))
+
+
+class Bounds(BaseModel):
+    pause_seconds: float = Field(default=1.0, gt=0, le=60)
+    window_seconds: int = Field(default=60, ge=30, le=3600)
+    most: int | None = Field(default=None, ge=1)
+    style: Literal["json", "text"] = "json"
+    place: str | None = Field(default=None, pattern="^[a-z]+$", title="a place (small letters)")
+    path: str = Field(default="/", min_length=1)
+
+
+def test_what_is_accepted_is_told_in_words() -> None:
+    assert [accepted(Bounds, name) for name in Bounds.model_fields] == [
+        "a number of seconds above 0, up to 60",
+        "a whole number of seconds from 30 to 3600",
+        "a whole number from 1 on",
+        "json or text",
+        "a place (small letters)",
+        "any text",
+    ]
+
+
+def test_a_name_like_no_other_is_to_be_removed() -> None:
+    with pytest.raises(SettingsError, match=r"OURS_XYZZY is not known: remove it\. All"):
+        read(XYZZY="1")
+    with pytest.raises(SettingsError, match="did you mean OURS_HEALTH_PORT"):
+        read(health_port="1")
 
 
 def test_a_wrong_value_leaves_no_doubt_about_the_others() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -202,6 +203,30 @@ def test_a_refusal_names_the_field_and_can_be_shown_anywhere(cron: str, field: s
     assert message.isprintable()
     assert len(message) < 250
     assert message.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("cron", "instead", "right"),
+    [
+        ("0 22-2 * * *", "22-23,0-2", "0 22-23,0-2 * * *"),
+        ("0 23-0 * * *", "23,0", "0 23,0 * * *"),
+        ("0 8 * * fri-mon", "fri-sat,sun-mon", "0 8 * * fri-sat,sun-mon"),
+        ("0 8 * * 7-1", "0-1", "0 8 * * 0-1"),
+        ("0 8 * * 7-2/2", "0-2/2", "0 8 * * 0-2/2"),
+        ("0 8 * * 5-1/2", "5,0", "0 8 * * 5,0"),
+        ("0 0 1 11-2/3 *", "11,2", "0 0 1 11,2 *"),
+        ("0 0 1 nov-feb *", "nov-dec,jan-feb", "0 0 1 nov-dec,jan-feb *"),
+        ("50-10/20 * * * *", "50,10", "50,10 * * * *"),
+        ("0 0 ? * *", "*", "0 0 * * *"),
+        ("@daily", "0 0 * * *", "0 0 * * *"),
+        ("@Hourly", "0 * * * *", "0 * * * *"),
+        ("@annually", "0 0 1 1 *", "0 0 1 1 *"),
+    ],
+)
+def test_a_refusal_gives_what_to_write(cron: str, instead: str, right: str) -> None:
+    with pytest.raises(InvalidCron, match=re.escape(f"write {instead}") + "[.,]"):
+        CronSchedule.parse(cron, "UTC")
+    assert CronSchedule.parse(right, "UTC").text == right
 
 
 def test_an_expression_may_be_256_bytes_long() -> None:

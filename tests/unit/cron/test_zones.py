@@ -179,11 +179,30 @@ def test_an_unknown_zone_harms_no_other_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "right"), [("europe/berlin", "Europe/Berlin"), ("utc", "U"), ("EUROPE/KIEV", "Kiev")]
+    ("zone", "right"), [("europe/berlin", "Europe/Berlin"), ("utc", "UTC"), ("EUROPE/KIEV", "Kiev")]
 )
 def test_zone_names_are_case_sensitive(zone: str, right: str) -> None:
     """TZ-09: and the message offers the right spelling."""
     with pytest.raises(InvalidZone, match=right):
+        CronSchedule.parse("0 9 * * *", zone)
+
+
+@pytest.mark.parametrize(
+    ("zone", "meant"),
+    [
+        ("Europe/Berln", "Europe/Berlin"),
+        ("Berlin", "Europe/Berlin"),
+        ("new york", "America/New_York"),
+        ("America/New York", "America/New_York"),
+        ("right/Europe/Paris", "Europe/Paris"),
+        ("Mars/Olympus", "an IANA name"),
+        ("+01:00", "an IANA name"),
+        ("Europe/Berlin" * 100, "an IANA name"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_the_closest_zone_is_offered(zone: str, meant: str) -> None:
+    with pytest.raises(InvalidZone, match=f'use "?{meant}'):
         CronSchedule.parse("0 9 * * *", zone)
 
 
@@ -197,8 +216,8 @@ def test_zone_names_are_case_sensitive(zone: str, right: str) -> None:
     ],
 )
 def test_a_zone_inside_the_expression_is_refused(cron: str) -> None:
-    """TZ-10: and the message sends its writer to the timezone field."""
-    with pytest.raises(ValueError, match="timezone field") as caught:
+    """TZ-10: and the message sends its writer to the field of the zone, whichever side it is written on."""
+    with pytest.raises(ValueError, match="timezone or timeZone") as caught:
         CronSchedule.parse(cron, "UTC")
     assert getattr(caught.value, "field", None) == "timezone"
 

@@ -1,7 +1,10 @@
 """Due times that were skipped while every AstraBox process was cut off, and what becomes of them."""
 
+import logging
 from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from astrabox_scheduler_client.errors import QuotaExceeded
 from astrabox_scheduler_crds.assignment import owner
@@ -58,6 +61,24 @@ async def test_what_a_process_was_cut_off_for_fires_once_it_is_back(world: World
     assert len(world.runs.creates) == creates == 3
     await operator.reporter.flush()
     assert operator.events.written == [], "nothing was missed in the end"
+
+
+async def test_the_first_skip_of_a_gap_is_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """OB-02: its Event is written when it is over; a gap of a day does not fill the log with warnings."""
+
+    def levels() -> list[str]:
+        return [each.levelname for each in caplog.records if each.getMessage() == "skipped"]
+
+    caplog.set_level(logging.INFO)
+    operator = await after_a_cut(world)
+    assert levels() == ["WARNING", "INFO"]
+    world.provider("astrabox-2", at("12:02:50"))
+    await operator.at(at("12:03:01"))
+    assert world.due_names("a") == ["12:03"]
+    world.provider("astrabox-2", at("12:02:50"), until=at("12:03:10"))
+    for now in ("12:04:21", "12:05:21"):
+        await operator.at(at(now))
+    assert levels() == ["WARNING", "INFO"] * 2, "another gap begins"
 
 
 async def test_who_takes_the_share_over_looks_back_as_well(world: World) -> None:

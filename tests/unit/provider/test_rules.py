@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from astrabox.seams.scheduler import InvalidSchedule, Schedule, ScheduleCapacityExceeded
+from astrabox_scheduler_crds.cron import CronError
 from astrabox_scheduler_crds.deletion import deleted
 from astrabox_scheduler_crds.labels import APPLIED_AT_ANNOTATION
 from astrabox_scheduler_crds.metadata import ObjectMeta
@@ -76,6 +77,15 @@ def test_zone_that_left_the_database_is_judged_only_when_new(change: dict[str, A
         desired(want, stored(), NOW)
     with pytest.raises(InvalidSchedule):
         desired(want, None, NOW)
+
+
+def test_a_refused_rule_is_told_once() -> None:
+    """G9: in the words of the calculus, which name the field and say what to write."""
+    for change in ({"cron": "0 22-2 * * *"}, {"timezone": "Europe/Berln"}, {"cron": "@daily"}):
+        with pytest.raises(InvalidSchedule) as caught:
+            desired(wanted(rule(**change)), None, NOW)
+        assert isinstance(caught.value.__cause__, CronError)
+        assert str(caught.value) == str(caught.value.__cause__)
 
 
 def test_sizes_are_counted_in_bytes() -> None:
