@@ -185,6 +185,6 @@ class Replica:
 
     async def settled(self) -> None:
         """Wait until nothing is put back any more."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.schedules._restorer):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.005)
