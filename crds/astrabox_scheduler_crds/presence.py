@@ -37,17 +37,11 @@ class Presence:
 
     def proves(self, instant: datetime) -> bool:
         """Whether some process has shown, by a later renewal, that it was there at the aware `instant`."""
-        return any(_reaches(lease, instant, timedelta(0)) for lease in self.leases)
+        return self.touches(instant, instant)
 
     def touches(self, first: datetime, last: datetime) -> bool:
         """Whether `proves` may be true of some instant in [first, last]: not of any if this is False."""
-        return any(
-            lease.spec.acquire_time is not None
-            and lease.spec.renew_time is not None
-            and lease.spec.acquire_time <= last
-            and lease.spec.renew_time >= first
-            for lease in self.leases
-        )
+        return any(_overlaps(lease, first, last) for lease in self.leases)
 
     def covers(self, instant: datetime) -> bool:
         """Whether some process was there at the aware `instant`, as far as can be told now.
@@ -56,7 +50,7 @@ class Presence:
         so lately that nobody can know. Later renewals turn that into proof, or do not come.
         """
         return self.proves(instant) or any(
-            _reaches(lease, instant, timedelta(seconds=lease.spec.lease_duration_seconds))
+            _overlaps(lease, instant - timedelta(seconds=lease.spec.lease_duration_seconds), instant)
             for lease in self.leases
             if lease.metadata.name in self.live
         )
@@ -86,9 +80,9 @@ class PresenceObserver:
         return Presence(tuple(each.lease for each in seen), live)
 
 
-def _reaches(lease: Lease, instant: datetime, beyond: timedelta) -> bool:
+def _overlaps(lease: Lease, first: datetime, last: datetime) -> bool:
     acquired, renewed = lease.spec.acquire_time, lease.spec.renew_time
-    return acquired is not None and renewed is not None and acquired <= instant <= renewed + beyond
+    return acquired is not None and renewed is not None and acquired <= last and first <= renewed
 
 
 def _is_live(seen: _Seen, monotonic: float) -> bool:

@@ -119,13 +119,11 @@ class Entry:
             self.skipped = status.skipped
         skipped_to = self.skipped.last_due_time if self.skipped is not None else None
         reached = [each for each in (self.last_due, skipped_to) if _later(each, self.cursor, horizon)]
-        if not reached:
-            self._share_trouble(status)
-            return False
-        self.cursor = max(each for each in reached if each is not None)
-        self.trouble, self.failures = None, 0  # another operator got on with what we failed at
+        if reached:
+            self.cursor = max(each for each in reached if each is not None)
+            self.trouble, self.failures = None, 0  # another operator got on with what we failed at
         self._share_trouble(status)
-        return True
+        return bool(reached)
 
     def _share_trouble(self, status: ScheduleStatus) -> None:
         """What another operator could not create is in trouble whoever tells of it, until one is created."""

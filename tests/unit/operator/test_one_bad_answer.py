@@ -179,12 +179,7 @@ async def test_a_due_time_survives_an_edit_during_its_own_read(world: World) -> 
 
 async def test_what_another_operator_has_fired_is_no_trouble_any_more(world: World) -> None:
     """OB-03: the first met a full quota and lost its Lease; the second has fired."""
-    first = world.operator("op-1")
-    world.schedules.put("a", cron="1 12 * * *")
-    first.see()
-    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
-    await first.at(at("12:01"))
-    await first.write_status()
+    first = await with_a_full_quota(world)
     assert ready(world, first) == ("False", "QuotaExceeded")
     first.attendance.is_held = False
     world.operators = {"op-2"}
@@ -236,6 +231,17 @@ async def test_failures_one_after_the_other_are_one_event(world: World) -> None:
         await operator.write_status()
     await operator.reporter.flush()
     assert [reason for _, reason, _ in operator.events.written] == ["QuotaExceeded"]
+
+
+async def with_a_full_quota(world: World) -> Operator:
+    """An operator that could not create the run of 12:01, and has told so."""
+    operator = world.operator("op-1")
+    world.schedules.put("a", cron="1 12 * * *")
+    operator.see()
+    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
+    await operator.at(at("12:01"))
+    await operator.write_status()
+    return operator
 
 
 def edit(world: World, cron: str) -> None:
@@ -302,12 +308,7 @@ async def test_a_status_whose_answer_was_lost_is_told_all_the_same(world: World)
 
 async def test_an_heir_tells_of_the_same_trouble(world: World) -> None:
     """OB-03: the quota is as full as before, whoever writes the status."""
-    first = world.operator("op-1")
-    world.schedules.put("a", cron="1 12 * * *")
-    first.see()
-    world.runs.fail = lambda _: QuotaExceeded("exceeded quota: runs", status=403)
-    await first.at(at("12:01"))
-    await first.write_status()
+    await with_a_full_quota(world)
     world.operators = {"op-2"}
     heir = world.operator("op-2")
     heir.see()

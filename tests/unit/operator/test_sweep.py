@@ -20,6 +20,20 @@ def sweep_of(operator: Operator) -> Sweep:
     return Sweep(operator.world.schedules, operator.index, operator.world.clock, operator.metrics)
 
 
+async def behind(operator: Operator, count: int) -> tuple[Sweep, list[str]]:
+    """A sweep that has seen edits of so many schedules, which the watch has not brought; their names."""
+    names = [f"s{number}" for number in range(count)]
+    for name in names:
+        operator.world.schedules.put(name)
+    sweep = sweep_of(operator)
+    operator.see()
+    await sweep.sweep(operator.world.now)
+    for name in names:
+        operator.world.schedules.put(name, payload='"new"')
+    await sweep.sweep(operator.world.now)
+    return sweep, names
+
+
 async def test_loaded_once_the_index_holds_what_a_list_shows(world: World) -> None:
     operator, _ = world.operator(), world.schedules.put("a")
     sweep = sweep_of(operator)
@@ -224,15 +238,7 @@ async def test_disabled_schedules_that_went_unseen_are_forgotten(world: World) -
 async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
     """One by one, 500 slow reads take longer than an operator without a sweep is left alive."""
     operator = world.operator()
-    names = [f"s{number}" for number in range(50)]
-    for name in names:
-        world.schedules.put(name)
-    sweep = sweep_of(operator)
-    operator.see()
-    await sweep.sweep(world.now)
-    for name in names:
-        world.schedules.put(name, payload='"new"')
-    await sweep.sweep(world.now)
+    sweep, _ = await behind(operator, 50)
     real, under_way, most = world.schedules.get, 0, 0
 
     async def get(name: str) -> DeploymentSchedule:
@@ -252,15 +258,7 @@ async def test_many_missed_changes_are_read_side_by_side(world: World) -> None:
 async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: World) -> None:
     """FI-14: and the sweep has completed."""
     operator = world.operator()
-    names = [f"s{number}" for number in range(20)]
-    for name in names:
-        world.schedules.put(name)
-    sweep = sweep_of(operator)
-    operator.see()
-    await sweep.sweep(world.now)
-    for name in names:
-        world.schedules.put(name, payload='"new"')
-    await sweep.sweep(world.now)
+    sweep, names = await behind(operator, 20)
     real, bad, asked = world.schedules.get, {"s7", "s8", "s9"}, []
 
     async def get(name: str) -> DeploymentSchedule:
@@ -274,8 +272,7 @@ async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: W
     world.monotonic += LASTING_SECONDS
     await sweep.sweep(world.now)
     assert sweep.completed == world.monotonic
-    behind = {each.name for each in operator.index if each.payload != '"new"'}
-    assert behind == bad
+    assert {each.name for each in operator.index if each.payload != '"new"'} == bad
     bad.update(names)
     for name in names:
         world.schedules.put(name, payload='"newer"')
