@@ -67,17 +67,22 @@ async def change(api: SchedulerApi, name: str, **spec: Any) -> None:
 @asynccontextmanager
 async def parts(kubeconfig: Path, namespace: str, **settings: str) -> AsyncIterator[Operator]:
     """An operator whose loops a test drives: its Lease is kept, nothing else runs."""
-    environment = {"KUBECONFIG": str(kubeconfig), "NAMESPACE": namespace} | settings
-    read = Settings.from_environment({PREFIX + name: value for name, value in environment.items()})
-    api = await open_api(read.connect, namespace, "operator")
-    operator = Operator(read, api, new_identity("operator"))
+    operator = await operator_with(kubeconfig, namespace, **settings)
     try:
         await operator.keeper.start(30.0)
         await operator.attendance.refresh()
         yield operator
     finally:
         await operator.keeper.release()
-        await api.aclose()
+        await operator._api.aclose()
+
+
+async def operator_with(kubeconfig: Path, namespace: str, **settings: str) -> Operator:
+    """One that was not started; its api is its own and is to be closed."""
+    environment = {"KUBECONFIG": str(kubeconfig), "NAMESPACE": namespace} | settings
+    read = Settings.from_environment({PREFIX + name: value for name, value in environment.items()})
+    api = await open_api(read.connect, namespace, "operator")
+    return Operator(read, api, new_identity("operator"))
 
 
 async def see(operator: Operator) -> None:

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from astrabox_scheduler_client.api import SchedulerApi, open_api
-from astrabox_scheduler_client.identity import new_identity
+from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_crds.firing import SkipReason
-from astrabox_scheduler_operator.app import LOAD_SECONDS, Operator
+from astrabox_scheduler_operator.app import LOAD_SECONDS
 from astrabox_scheduler_operator.entry import Gap
-from astrabox_scheduler_operator.settings import PREFIX, Settings
-from tests.apiserver.operator.scenery import eventually, put_provider, put_schedule, see, whole_minute
+from tests.apiserver.operator.scenery import (
+    eventually,
+    operator_with,
+    put_provider,
+    put_schedule,
+    see,
+    whole_minute,
+)
 from tools.controlplane import Cluster
 
 
@@ -21,11 +26,7 @@ async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
     """OO-05: what nobody fires until a new operator has loaded its index would be late in every roll-out."""
     await put_provider(api)
     await put_schedule(api, "a", cron="0 0 1 1 *")
-    settings = Settings.from_environment(
-        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
-    )
-    own = await open_api(settings.connect, namespace, "operator")
-    operator = Operator(settings, own, new_identity("operator"))
+    operator = await operator_with(admin_kubeconfig, namespace)
     monkeypatch.setattr(operator._watch, "start", lambda: None)  # it brings nothing yet
     stop = asyncio.Event()
     running = asyncio.create_task(operator.run(stop))
@@ -60,18 +61,14 @@ async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
     finally:
         stop.set()
         await running
-        await own.aclose()
+        await operator._api.aclose()
 
 
 async def test_an_operator_that_is_ended_while_it_loads_leaves_nothing(
     api: SchedulerApi, admin_kubeconfig: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put_schedule(api, "a")
-    settings = Settings.from_environment(
-        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
-    )
-    own = await open_api(settings.connect, namespace, "operator")
-    operator = Operator(settings, own, new_identity("operator"))
+    operator = await operator_with(admin_kubeconfig, namespace)
     monkeypatch.setattr(operator._watch, "start", lambda: None)
     stop = asyncio.Event()
     running = asyncio.create_task(operator.run(stop))
@@ -82,7 +79,7 @@ async def test_an_operator_that_is_ended_while_it_loads_leaves_nothing(
     await eventually(swept)
     stop.set()
     await running
-    await own.aclose()
+    await operator._api.aclose()
     assert [each for each in await api.leases.list() if each.role == "operator"] == []
 
 
@@ -94,11 +91,7 @@ async def test_an_operator_that_ends_tells_what_nobody_else_knows(
 ) -> None:
     """OB-05: the gap that it has gathered is not over yet."""
     await put_schedule(api, "a", cron="0 0 1 1 *")
-    settings = Settings.from_environment(
-        {PREFIX + "KUBECONFIG": str(admin_kubeconfig), PREFIX + "NAMESPACE": namespace}
-    )
-    own = await open_api(settings.connect, namespace, "operator")
-    operator = Operator(settings, own, new_identity("operator"))
+    operator = await operator_with(admin_kubeconfig, namespace)
     stop = asyncio.Event()
     running = asyncio.create_task(operator.run(stop))
 
@@ -112,6 +105,6 @@ async def test_an_operator_that_ends_tells_what_nobody_else_knows(
     entry.gaps = (Gap(due, due, 1, SkipReason.NO_PROVIDER),)
     stop.set()
     await running
-    await own.aclose()
+    await operator._api.aclose()
     told = control_plane.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}")
     assert told == "DueTimesSkipped"
