@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.faults.history.check import assert_holds
+from tests.faults.history.slack import Slack
 from tests.faults.scenes.calls import calls_of, steps, until_begun
 from tests.faults.scenes.objects import status
 from tests.faults.scenes.processes import TAKEN_OVER_WITHIN, host_settings
@@ -92,7 +93,7 @@ async def test_five_hosts_share_two_hundred_orphans(rig: Rig) -> None:
     say(f"{len(refused)} of {len(writes)} writes refused")
     assert len(refused) < REFUSED_AT_MOST * len(writes), Counter(write.name for write in refused)
     assert ended_as(history, names) == {"Succeeded": ORPHANS}
-    assert_holds(history)
+    assert_holds(history, Slack(load=60.0))  # so many writes keep a small machine busy for so long
 
 
 def say(text: str) -> None:
