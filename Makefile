@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests start hundreds of processes; where this is set each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := crds client provider operator contract tools tests e2e
 
 .PHONY: help setup demo test test-unit test-slow chart node test-node e2e faults faults-slow soak mutations lint format crds lock control-plane clean
@@ -59,7 +61,7 @@ e2e: $(STAMP)  ## the chart and all that it runs, on nodes of this machine (root
 
 faults: $(STAMP)  ## real processes, killed, frozen and cut off; SEED=n repeats a run
 	@$(BIN)/python -m tools.controlplane build --faults >/dev/null
-	GOGC=400 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 15 \
+	GOGC=400 GOMAXPROCS=1 $(BIN)/pytest tests/faults -m "faults and not slow" --numprocesses 15 \
 		--dist loadgroup --no-loadscope-reorder
 
 faults-slow: $(STAMP)  ## fault tests that are left out there: an hour without hosts, a burst of 2,000, and their kind

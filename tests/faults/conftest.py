@@ -1,8 +1,7 @@
-"""A control plane for the session whose every write is noted, and a rig in it for each test."""
+"""Control planes whose every write is noted, and a rig in one of them for each test."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import sys
@@ -12,12 +11,14 @@ from contextlib import AsyncExitStack, ExitStack
 import pytest
 
 from tests.faults.stage.clock import ClockError
-from tests.faults.stage.plane import ensure_programs, fault_plane
+from tests.faults.stage.plane import Plane, borrowed_plane, ensure_programs, own_plane, planes_to_lend
 from tests.faults.stage.rig import OpenRig, Rig
-from tools.controlplane import ControlPlane, ControlPlaneError
+from tools.controlplane import ControlPlaneError
 
-_STARTING = 3
-"""Control planes that start at the same time: what two cores are busy with."""
+_LENT = 3
+"""Control planes that all processes of the tests share. One for each of them would keep a core busy."""
+_PLANES = "FAULT_PLANES"
+_RUNNING = pytest.StashKey[ExitStack]()
 _FAILED = pytest.StashKey[bool]()
 
 os.environ.setdefault("SEED", str(random.SystemRandom().randrange(10**9)))  # workers inherit it
@@ -65,6 +66,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Start what the processes of the tests share, before there are any; they inherit where it is."""
+    config.stash[_RUNNING] = ExitStack()
+    os.environ[_PLANES] = config.stash[_RUNNING].enter_context(planes_to_lend(_LENT))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End it when they are gone."""
+    if running := config.stash.get(_RUNNING, None):
+        running.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -83,21 +97,27 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def plane(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with our resources; a test may end its parts, the next rig starts them again.
-
-    All workers begin at once. A few control planes that start side by side are sooner ready than all of them.
-    """
-    turn = int(worker_id.removeprefix("gw")) % _STARTING if worker_id.startswith("gw") else 0
-    with ExitStack() as running:
-        with (tmp_path_factory.getbasetemp().parent / f"start-{turn}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            cluster = running.enter_context(fault_plane())
-        yield cluster
+def borrowed(worker_id: str) -> Iterator[Plane | None]:
+    """The control plane that this process of several shares with others."""
+    if (text := os.environ.get(_PLANES)) is None:
+        yield None
+        return
+    with borrowed_plane(text, int(worker_id.removeprefix("gw"))) as plane:
+        yield plane
 
 
 @pytest.fixture
-async def open_rig(plane: ControlPlane, seed: int, request: pytest.FixtureRequest) -> AsyncIterator[OpenRig]:
+def plane(request: pytest.FixtureRequest, borrowed: Plane | None) -> Iterator[Plane]:
+    """A control plane with our resources; one of the test's own where it is marked so."""
+    if borrowed is not None and request.node.get_closest_marker("own_plane") is None:
+        yield borrowed
+        return
+    with own_plane() as plane:
+        yield plane
+
+
+@pytest.fixture
+async def open_rig(plane: Plane, seed: int, request: pytest.FixtureRequest) -> AsyncIterator[OpenRig]:
     """Opens rigs with settings of the test's own: `rig = await open_rig({...})`."""
     async with AsyncExitStack() as stack:
         rigs: list[Rig] = []

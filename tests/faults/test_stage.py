@@ -31,7 +31,7 @@ def left_by(pids: set[int]) -> list[str]:
 
 
 def codes_so_far(rig: Rig) -> set[tuple[str, int | None]]:
-    found = read_writes(rig.plane.directory, rig._beginning.audit, rig.namespace, {})
+    found = read_writes(rig.plane.audit_folder, rig._beginning.audit, rig.namespace, {})
     return {(write.by, write.code) for write in found}
 
 
@@ -186,6 +186,7 @@ async def test_clock_moves_and_the_rest_of_time_does_not(rig: Rig) -> None:
     assert not left_by({each.pid for each in rig.journal.lives})
 
 
+@pytest.mark.own_plane
 async def test_facts_outlive_the_api_server(rig: Rig) -> None:
     await rig.start_hosts(1)
     names = await enqueue(rig, "host-1", behaving(admit_turn="hang:3"), 3)

@@ -19,8 +19,8 @@ from tests.faults.mix.plan import Density, plan, skews
 from tests.faults.mix.steps import Step
 from tests.faults.scenes.processes import host_settings, operator_settings
 from tests.faults.scenes.schedules import stored_rules
+from tests.faults.stage.plane import OwnPlane
 from tests.faults.stage.rig import Rig
-from tools.controlplane import ControlPlane
 
 SETTINGS: Final[Mapping[str, str]] = {
     # Else a run that failed several times waits for minutes, and the end with it.
@@ -66,7 +66,7 @@ class Performance:
 
 
 async def perform(
-    plane: ControlPlane,
+    plane: OwnPlane,
     seed: int,
     seconds: float,
     density: Density | None = None,

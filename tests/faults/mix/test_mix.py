@@ -11,7 +11,7 @@ from tests.faults.history.check import assert_holds
 from tests.faults.history.summary import Summary
 from tests.faults.mix.performance import Performance, perform
 from tests.faults.mix.steps import WORKLOAD
-from tools.controlplane import ControlPlane
+from tests.faults.stage.plane import OwnPlane
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -20,8 +20,9 @@ DUE_A_MINUTE: Final = 15
 """Due times of any minute of a plan, at least. One may be without hosts; the calm behind it has one more."""
 
 
+@pytest.mark.own_plane
 @pytest.mark.waits(240)
-async def test_a_random_mix_keeps_every_guarantee(plane: ControlPlane, seed: int, tmp_path: Path) -> None:
+async def test_a_random_mix_keeps_every_guarantee(plane: OwnPlane, seed: int, tmp_path: Path) -> None:
     """After it nothing is lost, doubled, stuck or groundless, and the store is as AstraBox wants it."""
     performance = await perform(plane, seed, SECONDS, logs=tmp_path)
     print(f"SEED={seed}: {performance.done}, {dict(performance.processes)}")  # noqa: T201

@@ -30,9 +30,8 @@ from tests.faults.mix.performance import Troupe, perform
 from tests.faults.mix.plan import Density
 from tests.faults.scenes.runs import phase
 from tests.faults.soak.figures import Figures, machine
-from tests.faults.stage.plane import ensure_programs, fault_plane
+from tests.faults.stage.plane import OwnPlane, ensure_programs, own_plane
 from tests.faults.stage.rig import Rig
-from tools.controlplane import ControlPlane
 
 SOAK: Final = Density(
     deployments=60,
@@ -87,7 +86,7 @@ class Progress:
         )
 
 
-async def soak(plane: ControlPlane, minutes: float, figures: Figures, logs: Path) -> bool:
+async def soak(plane: OwnPlane, minutes: float, figures: Figures, logs: Path) -> bool:
     """Rounds until the time is over or a guarantee did not hold; whether all held."""
     progress = Progress(figures)
     telling = asyncio.create_task(progress.tell())
@@ -104,7 +103,7 @@ async def soak(plane: ControlPlane, minutes: float, figures: Figures, logs: Path
 
 
 async def one_round(
-    plane: ControlPlane, seconds: float, figures: Figures, logs: Path, progress: Progress
+    plane: OwnPlane, seconds: float, figures: Figures, logs: Path, progress: Progress
 ) -> bool:
     """One round and what is to be said of it."""
     seed = figures.seed + figures.rounds
@@ -140,7 +139,7 @@ def main() -> int:
     say(f"soak of {options.minutes:g} minutes, --seed {options.seed}, on {machine()}")
     held = False
     try:
-        with fault_plane() as plane:
+        with own_plane() as plane:
             held = asyncio.run(soak(plane, options.minutes, figures, logs))
     finally:
         table = figures.table() if figures.rounds else ""

@@ -13,7 +13,7 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
-from tools.controlplane import ControlPlane
+from tools.controlplane import Cluster
 
 SCHEDULER_API = "/apis/scheduler.astrabox.io/v1"
 _SECONDS = 20.0
@@ -32,7 +32,7 @@ class RefusedError(Exception):
 class Admin:
     """One pool of connections; use it as a context manager."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: Cluster) -> None:
         self.url = plane.url
         user = yaml.safe_load(plane.kubeconfig.read_text())["users"][0]["user"]
         self._token: str = user["token"]

@@ -75,7 +75,7 @@ async def collect(rig: Rig, admin: Admin, beginning: Beginning) -> History:
         lives=journal.facts(ended),
         commands=sorted(commands, key=lambda command: command.sent),
         calls=calls,
-        writes=read_writes(plane.directory, beginning.audit, namespace, versions),
+        writes=read_writes(plane.audit_folder, beginning.audit, namespace, versions),
         runs={run["metadata"]["name"]: run for run in runs},
         schedules={each["metadata"]["name"]: each for each in schedules},
         outages=journal.outages(ended),

@@ -23,11 +23,11 @@ from tests.faults.stage.doors import Door
 from tests.faults.stage.identities import Identities
 from tests.faults.stage.journal import Journal, LifeSoFar
 from tests.faults.stage.outages import Outages
+from tests.faults.stage.plane import Plane
 from tests.faults.stage.points import armed_file, check_action, check_point
 from tests.faults.stage.proxies import Proxies, Proxy
 from tests.faults.stage.records import read_calls
 from tests.faults.stage.revisions import store_revision
-from tools.controlplane import ControlPlane
 from tools.controlplane.processes import Processes
 
 Predicate = Callable[[], bool | Awaitable[bool]]
@@ -39,7 +39,7 @@ _APIS = {"runinvocations": SCHEDULER_API, "deploymentschedules": SCHEDULER_API, 
 class Rig(Outages):
     """A stage for one test: `async with Rig.open(plane) as rig`. Times are true seconds since the epoch."""
 
-    def __init__(self, plane: ControlPlane, seed: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, plane: Plane, seed: int, settings: Mapping[str, str]) -> None:
         self.journal = Journal()
         super().__init__(plane, self.journal)
         self.seed = seed
@@ -49,7 +49,7 @@ class Rig(Outages):
         self._operators_seen = False
 
     @classmethod
-    def open(cls, plane: ControlPlane, *, seed: int = 0, settings: Mapping[str, str] | None = None) -> Self:
+    def open(cls, plane: Plane, *, seed: int = 0, settings: Mapping[str, str] | None = None) -> Self:
         """`settings`: ASTRABOX_SCHEDULER_* variables; each goes to the processes whose prefix it has."""
         return cls(plane, seed, settings or {})
 
@@ -89,7 +89,7 @@ class Rig(Outages):
         stack.callback(self.actors.close)
         self._beginning = Beginning(
             at=time.time(),
-            audit=audit_position(self.plane.directory),
+            audit=audit_position(self.plane.audit_folder),
             revision=await store_revision(self.plane.etcd_url),
         )
 

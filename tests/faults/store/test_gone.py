@@ -37,6 +37,7 @@ def _path(rig: Rig, plural: str) -> str:
     return f"/apis/{labels.API_VERSION}/namespaces/{rig.namespace}/{plural}"
 
 
+@pytest.mark.own_plane
 @pytest.mark.waits(120)
 async def test_both_sides_list_again(rig: Rig) -> None:
     """WA-12, FI-14: cut off until 410 is the answer: what changed meanwhile is honoured, nothing is lost."""

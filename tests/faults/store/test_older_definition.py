@@ -27,7 +27,7 @@ from tests.faults.scenes.schedules import EVERY_MINUTE, apply_all, schedule
 from tests.faults.stage.rig import Rig
 from tests.faults.store.definitions import LATER_PHASE, NEWEST, installed, newer, older
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
+pytestmark = [pytest.mark.faults, pytest.mark.own_plane, pytest.mark.timeout(290)]
 
 LACKING = (
     "the CustomResourceDefinition deploymentschedules.scheduler.astrabox.io is older and lacks",

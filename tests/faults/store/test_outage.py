@@ -31,7 +31,7 @@ from tests.faults.scenes.schedules import ONCE_A_YEAR, apply_all, delete_all, sc
 from tests.faults.stage.rig import Rig
 from tests.faults.store.refusal import refused
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
+pytestmark = [pytest.mark.faults, pytest.mark.own_plane, pytest.mark.timeout(290)]
 
 DOWN = 10.0
 """Seconds for which the store is away."""
