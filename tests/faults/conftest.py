@@ -34,18 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, so that none of them begins when the others have ended.
 
     `--dist loadgroup` deals one to each worker, then a second, which waits behind the first: a short one.
-    The last of the second is the group of those that need both cores: it begins when the rush of the start
-    is over.
+    Those that need both cores are a group: one worker has them all, one after the other, from the beginning.
     """
     if not all(item.get_closest_marker("faults") for item in items):
         return
     grouped = [item for item in items if item.get_closest_marker("xdist_group")]
     others = [item for item in items if not item.get_closest_marker("xdist_group")]
     others.sort(key=_seconds, reverse=True)
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    longest, others = others[:workers], others[workers:]
-    shortest, others = others[len(others) - workers + 1 :], others[: len(others) - workers + 1]
-    items[:] = [*longest, *shortest, *grouped, *others]
+    dealt = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - bool(grouped)
+    longest, others = others[:dealt], others[dealt:]
+    shortest, others = others[len(others) - dealt :], others[: len(others) - dealt]
+    items[:] = [*grouped, *longest, *shortest, *others]
 
 
 def _seconds(item: pytest.Item) -> float:
@@ -55,6 +54,11 @@ def _seconds(item: pytest.Item) -> float:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build and look for what is needed before the first test starts its clock."""
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if session.config.getoption("loadgroup", default=False):
+        lost = [item.nodeid for item in grouped if "@" not in item.nodeid]
+        if lost:  # the tests that need both cores would run side by side, and be too late
+            raise pytest.UsageError(f"pytest-xdist does not know the group of {lost[0]} with this pytest")
     wanted = any("plane" in getattr(item, "fixturenames", ()) for item in session.items)
     if session.config.option.collectonly or not wanted:
         return
