@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import shutil
@@ -29,11 +30,13 @@ NAME: Final = "astrabox-scheduler"
 CRDS: Final = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
 OPERATORS: Final = 2
 DEPLOYMENT: Final = "nightly-report"
-REGISTRY: Final = "localhost/page"
+_TREE: Final = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+"""Two suites of one machine build and remove images in one folder, and are told apart by this."""
+REGISTRY: Final = f"localhost/page-{_TREE}"
 """Images of the page are told from those of the suite by this."""
 VERSION, NEXT_VERSION = "0.1.0", "0.2.0"
 """Those that the page installs, and upgrades to."""
-BEFORE: Final = "localhost/astrabox-before:1"
+BEFORE: Final = f"localhost/astrabox-before-{_TREE}:1"
 ASTRABOX_PODS: Final = "app=astrabox"
 _WITHOUT_SCHEDULER: Final = """
 if [ -n "$ASTRABOX_SCHEDULER_PROVIDER" ]; then exec python -m astrabox.host "$@"; fi

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tools.generated.manifests import definitions
 VERSION = "0.0.9"
 FIELD = "failures"
 """Of a run's status."""
-_IMAGE_LINE = "          imagePullPolicy: {{ .Values.image.pullPolicy }}\n"
+_IMAGE_LINE = re.compile(r"^( +)imagePullPolicy: .*\n", re.MULTILINE)
 _PROGRAM = f"""
 import runpy
 from astrabox_scheduler_crds import crd
@@ -46,9 +47,9 @@ def previous_chart(folder: Path) -> Path:
     (folder / "templates" / "crds" / f"{RUN_PLURAL}.yaml").write_text(crd_template(RUN_PLURAL, _older_runs()))
     deployment = folder / "templates" / "deployment.yaml"
     text = deployment.read_text()
-    assert text.count(_IMAGE_LINE) == 1
-    command = f"          command: {json.dumps(previous_command('astrabox_scheduler_operator'))}\n"
-    deployment.write_text(text.replace(_IMAGE_LINE, _IMAGE_LINE + command))
+    (line,) = _IMAGE_LINE.finditer(text)
+    command = f"{line[1]}command: {json.dumps(previous_command('astrabox_scheduler_operator'))}\n"
+    deployment.write_text(text[: line.end()] + command + text[line.end() :])
     return folder
 
 
