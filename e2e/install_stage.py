@@ -83,10 +83,11 @@ class InstallStage:
         """The release that the page installs, with the two hosts beside it."""
         return Release(NAME, self.namespace, self.node)
 
-    def shell(self, block: Block, timeout: float) -> str:
+    def shell(self, block: Block, timeout: float, *, both_streams: bool = False) -> str:
         """What its commands print, or "" if it sets names. Raises CommandError, PageError.
 
-        They run as in the reader's shell, but that the first that fails ends them.
+        They run as in the reader's shell, but that the first that fails ends them. `timeout` is in seconds.
+        With `both_streams` it is all that a terminal shows, else standard output alone.
         """
         if block.sets_names:
             values = own_values(self)
@@ -95,7 +96,8 @@ class InstallStage:
                     raise PageError(f"line {block.line}: the suite has no value for {name}: give it one")
                 self.environ[name] = values[name]
             return ""
-        script = f"cd {shlex.quote(str(self.clone))}\n{self._of_this_helm(block.text)}"
+        merge = "exec 2>&1\n" if both_streams else ""
+        script = f"cd {shlex.quote(str(self.clone))}\n{merge}{self._of_this_helm(block.text)}"
         said = self.node.run(
             ["bash", "-euo", "pipefail", "-c", script], environ=self.environ, timeout=timeout
         )

@@ -41,13 +41,15 @@ Check = Callable[[InstallStage, str], None]
 class Step:
     """`before` is what the reader does before the commands, `check` gets what they have printed.
 
-    `timeout` in seconds, of the commands alone; `builds`: they build images.
+    `timeout` in seconds, of the commands alone; `builds`: they build images. `both_streams`: the page
+    speaks of what they write to standard error, too.
     """
 
     before: Before | None = None
     check: Check | None = None
     timeout: float = 60.0
     builds: bool = False
+    both_streams: bool = False
 
 
 def tells(*wanted: str) -> Check:
@@ -166,7 +168,9 @@ STEPS: Final[Mapping[str, Step]] = {
     "write-values": Step(),
     "install": Step(check=check_operators, timeout=300),
     "patch-astrabox": Step(check=lambda stage, _: _check_hosts(stage), timeout=300),
-    "helm-test": Step(check=tells("Succeeded", "was created", "AstraBox has dispatched it"), timeout=400),
+    "helm-test": Step(
+        check=tells("Succeeded", "was created", "AstraBox has dispatched it"), timeout=400, both_streams=True
+    ),
     "see-processes": Step(check=check_processes),
     "see-schedules": Step(schedule_one),
     "to-utc": Step(),

@@ -37,7 +37,7 @@ class Walk:
         if step.before is not None:
             step.before(self.stage)
         with self.stage.building() if step.builds else nullcontext():
-            said = self.stage.shell(block, step.timeout)
+            said = self.stage.shell(block, step.timeout, both_streams=step.both_streams)
         if step.check is not None:
             step.check(self.stage, said)
         if block.sample:

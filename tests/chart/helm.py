@@ -50,7 +50,13 @@ ALL_ON: Mapping[str, Any] = {
         "dashboard": {"enabled": True, "annotations": {"grafana_folder": "AstraBox"}},
     },
     "flowSchema": {"enabled": True, "createPriorityLevel": True},
-    "tests": {"requireAstraBox": True},
+    "topologySpread": {"topologyKeys": ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]},
+    "tests": {
+        "requireAstraBox": True,
+        "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "128Mi"}},
+        "podAnnotations": {"example.com/reason": "a test"},
+        "podLabels": {"example.com/mesh": "off"},
+    },
 }
 """Everything that can be switched on beside each other, and each value that is passed through."""
 POD_MONITOR: Mapping[str, Any] = {

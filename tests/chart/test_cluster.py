@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from tests.definitions import MANIFESTS
 from tools.controlplane import BuildError, ControlPlane, KubectlError
 from tools.controlplane.modules import ensure_module
 from tools.generated.chart import CHART
+from tools.generated.paths import ROOT
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(180)]
 
@@ -175,18 +178,19 @@ def test_crds_go_with_the_release_only_if_told_so(
 
 
 def test_crds_of_another_release_are_taken_over_only_if_told_so(
-    installer: Helm, own_cluster: ControlPlane, space: str
+    installer: Helm, own_cluster: ControlPlane, space: str, tmp_path: Path
 ) -> None:
     installer.run("install", RELEASE, str(CHART), "-n", space)
     install = ("install", "other", str(CHART), "-n", space)
     with pytest.raises(HelmError, match='must equal "other"'):
         installer.run(*install)
-    installer.run(*install, "--set", "crds.install=false")
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"crds": {"install": False}, "settings": {"historyLimit": 5}}))
+    installer.run(*install, "--values", str(values))
     uninstall(installer, space)
     assert installed(own_cluster)
-    installer.run(
-        "upgrade", "other", str(CHART), "-n", space, "--take-ownership", "--set", "crds.install=true"
-    )
+    installer.run(*takeover_of_readme(release="other", namespace=space, values=values))
+    assert history_limit(own_cluster, space, f"other-{OPERATOR}") == "5", "the others are as they were"
     uninstall(installer, space, "other")
     with pytest.raises(HelmError, match=f'must equal "{RELEASE}"'):
         installer.run("install", RELEASE, str(CHART), "-n", space)
@@ -235,6 +239,16 @@ def test_the_hook_is_made_by_helm_test_alone(installer: Helm, own_cluster: Contr
     uninstall(installer, space)
 
 
+def takeover_of_readme(*, release: str, namespace: str, values: Path) -> list[str]:
+    """The arguments of the one command with `--take-ownership` in the chart's README, for this release."""
+    (line,) = re.findall(r"^helm (.*--take-ownership.*)$", (CHART / "README.md").read_text(), re.MULTILINE)
+    ours = {"OTHER": release, str(CHART.relative_to(ROOT)): str(CHART)}
+    ours |= {"astrabox": namespace, "values.yaml": str(values)}
+    words = shlex.split(line)
+    assert ours.keys() <= set(words), line
+    return [ours.get(word, word) for word in words]
+
+
 def uninstall(helm: Helm, space: str, release: str = RELEASE) -> None:
     helm.run("uninstall", release, "-n", space)
 
@@ -245,10 +259,10 @@ def failure(cluster: ControlPlane, *arguments: str) -> str:
     return refusal.value.stderr
 
 
-def history_limit(cluster: ControlPlane, space: str) -> str:
+def history_limit(cluster: ControlPlane, space: str, operator: str = OPERATOR) -> str:
     chosen = '?(@.name=="ASTRABOX_SCHEDULER_OPERATOR_HISTORY_LIMIT")'
     variable = f"{{.spec.template.spec.containers[0].env[{chosen}].value}}"
-    return cluster.kubectl("get", "deployment", OPERATOR, "-n", space, "-o", f"jsonpath={variable}")
+    return cluster.kubectl("get", "deployment", operator, "-n", space, "-o", f"jsonpath={variable}")
 
 
 def short_names(cluster: ControlPlane) -> list[str]:

@@ -42,9 +42,8 @@ def test_a_crd_template_is_the_definition_but_for_its_lines() -> None:
     for plural, crd in definitions().items():
         lines = crd_template(plural, crd).splitlines()
         left = [line for line in lines if "{{" not in line and "component: crds" not in line]
-        plain = re.sub(
-            r"  labels:\n|  annotations:\n    helm.sh/resource-policy: keep\n", "", "\n".join(left)
-        )
+        kept = "    helm.sh/resource-policy: keep\n    argocd.argoproj.io/sync-options: Prune=false\n"
+        plain = re.sub(f"  labels:\n|  annotations:\n{kept}", "", "\n".join(left))
         assert yaml.safe_load(plain) == crd
 
 

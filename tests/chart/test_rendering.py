@@ -30,6 +30,9 @@ from tools.generated.chart import CHART
 
 pytestmark = pytest.mark.chart
 
+KEPT = {"helm.sh/resource-policy": "keep", "argocd.argoproj.io/sync-options": "Prune=false"}
+"""What keeps an object from `helm uninstall`, and from the pruning of Argo CD."""
+
 
 @pytest.fixture(scope="module")
 def rendered(helm: Helm) -> list[Object]:
@@ -96,6 +99,17 @@ def test_the_test_has_rights_while_it_runs_and_none_of_them_is_a_wildcard(render
     assert "*" not in json.dumps(role["rules"])
 
 
+def test_helm_test_shows_the_log_of_the_pod_and_of_nothing_else(rendered: list[Object]) -> None:
+    """By the annotation: in Helm 3 the pod of a test that has passed is gone before `--logs` asks for it."""
+    hooks = {each["kind"]: each["metadata"]["annotations"] for each in rendered if is_hook(each)}
+    shown = {kind: marks.get("helm.sh/hook-output-log-policy") for kind, marks in hooks.items()}
+    nothing = dict.fromkeys(("ServiceAccount", "Role", "RoleBinding"))
+    assert shown == nothing | {"Pod": "hook-succeeded,hook-failed"}
+    assert {marks["helm.sh/hook-delete-policy"] for marks in hooks.values()} == {
+        "before-hook-creation,hook-succeeded"
+    }
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_crds_are_the_generated_ones(helm: Helm, keep: bool) -> None:
     crds = [
@@ -103,8 +117,7 @@ def test_crds_are_the_generated_ones(helm: Helm, keep: bool) -> None:
     ]
     generated = [yaml.safe_load(path.read_text()) for path in sorted(MANIFESTS.glob("*.yaml"))]
     for crd in crds:
-        kept = crd["metadata"].pop("annotations", {}) == {"helm.sh/resource-policy": "keep"}
-        assert kept == keep
+        assert crd["metadata"].pop("annotations", {}) == (KEPT if keep else {})
         assert crd["metadata"].pop("labels")["app.kubernetes.io/managed-by"] == "Helm"
     assert sorted(crds, key=lambda crd: str(crd["metadata"]["name"])) == generated
 
@@ -253,6 +266,17 @@ def test_what_is_passed_through_arrives(everything: list[Object]) -> None:
     assert account["metadata"]["annotations"] == ALL_ON["serviceAccount"]["annotations"]
 
 
+def test_what_is_passed_to_the_pod_of_the_test_arrives_there_alone(everything: list[Object]) -> None:
+    given = ALL_ON["tests"]
+    pod = named(everything, "Pod")
+    assert given["podAnnotations"].items() <= pod["metadata"]["annotations"].items()
+    assert given["podLabels"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["containers"][0]["resources"] == given["resources"]
+    for other in (each for each in everything if is_hook(each) and each is not pod):
+        assert not given["podAnnotations"].keys() & other["metadata"]["annotations"].keys()
+        assert not given["podLabels"].keys() & other["metadata"]["labels"].keys()
+
+
 def test_network_policy_lets_probes_in_and_the_api_server_out(everything: list[Object]) -> None:
     spec = named(everything, "NetworkPolicy", OPERATOR)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
@@ -302,6 +326,19 @@ def test_flow_schema_names_both_sides_and_one_namespace(everything: list[Object]
     assert resources["namespaces"] == [NAMESPACE]
     used = {each.group for each in OPERATOR_PERMISSIONS + PROVIDER_PERMISSIONS}
     assert set(resources["apiGroups"]) == used
+
+
+def spread_keys(objects: list[Object]) -> list[str]:
+    pod = named(objects, "Deployment")["spec"]["template"]["spec"]
+    return [each["topologyKey"] for each in pod["topologySpreadConstraints"]]
+
+
+def test_operators_are_spread_over_nodes_that_have_no_zone(
+    rendered: list[Object], everything: list[Object]
+) -> None:
+    """A node that lacks one of the keys does not count, so by default there is only what every node has."""
+    assert spread_keys(rendered) == ["kubernetes.io/hostname"]
+    assert spread_keys(everything) == ALL_ON["topologySpread"]["topologyKeys"]
 
 
 def test_topology_spread_can_be_switched_off(helm: Helm) -> None:

@@ -107,7 +107,7 @@ NOTES = {
     "kept": (
         {},
         [r"serves the namespace astrabox\b", "PROVIDER=kubernetes", "leaves the CRDs", "helm test"],
-        [],
+        ["--logs"],
     ),
     "not kept": ({"crds": {"keep": False}}, ["DELETES all schedules"], ["leaves the CRDs"]),
     "an image of the user's": ({"image": {"repository": "example.invalid/o"}}, [], ["pulled from nowhere"]),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from astrabox_scheduler_operator import app
 from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.settings import Settings
-from tests.chart.helm import Helm, HelmError, named
+from tests.chart.helm import OLDEST_KUBERNETES, Helm, HelmError, named
 from tools.generated.chart import CHART
 from tools.generated.chart_readme import described
 
@@ -25,6 +27,8 @@ EXIT_SECONDS = 3
 """For Python to end when the last part has."""
 FREE = {"global"}
 """Of the schema's objects with members of any name: what a parent chart gives."""
+OF_A_PARENT = FREE | {"enabled"}
+"""What has no default here: a parent chart gives it, and the condition for this one."""
 
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "replica": ({"replica": 3}, "replica"),
@@ -63,6 +67,12 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "a name in capitals": ({"nameOverride": "UPPER"}, "nameOverride"),
     "a name that ends in a dash": ({"fullnameOverride": "a-"}, "fullnameOverride"),
     "a word for a switch": ({"rbac": {"aggregateToDefaultRoles": "yes"}}, "aggregateToDefaultRoles"),
+    "a word for a parent's condition": ({"enabled": "yes"}, "enabled"),
+    "cpus of the test": (
+        {"tests": {"resources": {"limits": {"memory": "1 GB"}}}},
+        "tests/resources/limits/mem",
+    ),
+    "the test's own label": ({"tests": {"podLabels": {"app.kubernetes.io/component": "x"}}}, "podLabels/app"),
     "a toleration's typo": ({"tolerations": [{"efect": "NoSchedule"}]}, "efect"),
 }
 
@@ -110,6 +120,31 @@ def test_a_scrape_that_ends_in_time_is_accepted(helm: Helm, interval: str, timeo
         "podMetricsEndpoints"
     ]
     assert (endpoint["interval"], endpoint["scrapeTimeout"]) == (interval, timeout)
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_chart_that_has_this_one_as_a_dependency_can_leave_it_out(
+    helm: Helm, tmp_path: Path, *, enabled: bool
+) -> None:
+    parent = tmp_path / "parent"
+    shutil.copytree(CHART, parent / "charts" / CHART.name)
+    own = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    dependency = {key: own[key] for key in ("name", "version")} | {"condition": f"{CHART.name}.enabled"}
+    about = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(about))
+    values = {"global": {"domain": "example.invalid"}, CHART.name: {"enabled": enabled}}
+    text = helm.run(
+        "template",
+        "all",
+        str(parent),
+        "--kube-version",
+        OLDEST_KUBERNETES,
+        "-f",
+        "-",
+        given=yaml.safe_dump(values),
+    )
+    assert ("kind: Deployment" in text) == enabled
 
 
 def test_a_pod_gets_the_time_that_a_stop_takes() -> None:
@@ -169,7 +204,8 @@ def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
         properties = schema.get("properties")
         if properties is None or not values:
             return
-        assert properties.keys() - FREE - {"initialDelaySeconds"} == values.keys(), path
+        without = {"initialDelaySeconds"} if path else OF_A_PARENT
+        assert properties.keys() - without == values.keys(), path
         for name, value in values.items():
             if isinstance(value, dict):
                 both(properties[name], value, f"{path}.{name}")

@@ -23,6 +23,7 @@ _METADATA: Final = """\
   {{- if .Values.crds.keep }}
   annotations:
     helm.sh/resource-policy: keep
+    argocd.argoproj.io/sync-options: Prune=false
   {{- end }}
 """
 

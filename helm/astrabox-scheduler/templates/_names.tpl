@@ -144,10 +144,18 @@ capabilities:
   name: {{ include "astrabox-scheduler.test" . | quote }}
   namespace: {{ .Release.Namespace | quote }}
   labels:
-    {{- include "astrabox-scheduler.labels" . | nindent 4 }}
-    app.kubernetes.io/component: test
+    {{- include "astrabox-scheduler.testLabels" . | nindent 4 }}
   annotations:
-    helm.sh/hook: test
-    {{- /* A pod that has failed stays, for its log. */}}
-    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    {{- include "astrabox-scheduler.testHook" . | nindent 4 }}
+{{- end }}
+
+{{- define "astrabox-scheduler.testLabels" -}}
+{{ include "astrabox-scheduler.labels" . }}
+app.kubernetes.io/component: test
+{{- end }}
+
+{{- define "astrabox-scheduler.testHook" -}}
+helm.sh/hook: test
+{{- /* A pod that has failed stays, to be looked at. */}}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}

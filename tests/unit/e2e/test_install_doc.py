@@ -106,6 +106,17 @@ def test_every_name_that_the_page_sets_is_used_and_has_a_value_here() -> None:
             assert values[name]
 
 
+def test_what_helm_writes_to_standard_error_is_part_of_what_its_test_says(tmp_path: Path) -> None:
+    node = Node()
+    node.kubeconfig = tmp_path / "none"  # a shell is all that runs
+    stage = InstallStage(node, Helm("4", ROOT, ROOT), "space", tmp_path)
+    stage.clone.mkdir()
+    commands = Block("one", "echo log >&2\necho status", 1)
+    assert stage.shell(commands, 10.0) == "status\n"
+    assert stage.shell(commands, 10.0, both_streams=True) == "log\nstatus\n"
+    assert [name for name, step in STEPS.items() if step.both_streams] == ["helm-test"]
+
+
 def test_every_reason_that_kubectl_may_show_is_explained() -> None:
     page = PAGE_TEXT.partition("## Why did it not run")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z]+)`", page))

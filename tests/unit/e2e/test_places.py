@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from e2e.kind import CONFIGURATION, CONTEXT, NAME, KindCommands
 from e2e.places import Given, Kind, OwnNode, chosen_place, helm_version
 from tools.controlplane.errors import ContextError, StartError
 from tools.controlplane.sources import DEFAULT_CONTEXTS
+from tools.generated.chart import CHART
 
 
 @pytest.fixture
@@ -113,6 +115,14 @@ def test_a_kind_cluster_is_removed_after_an_error(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyError), Kind({}).open():
         raise KeyError
     assert [command[1] for command in recorded.commands] == ["create", "delete"]
+
+
+def test_the_kind_cluster_is_of_the_oldest_kubernetes_that_the_chart_is_for() -> None:
+    (node,) = yaml.safe_load(CONFIGURATION.read_text())["nodes"]
+    image = re.fullmatch(r"kindest/node:v(\d+\.\d+)\.\d+@sha256:[0-9a-f]{64}", node["image"])
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert image is not None
+    assert chart["kubeVersion"] == f">={image[1]}.0-0"
 
 
 def test_the_kind_cluster_has_the_name_that_tests_may_write_to() -> None:
