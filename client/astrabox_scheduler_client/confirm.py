@@ -34,7 +34,8 @@ class Confirmed:
 class ScheduleConfirm:
     """Confirms schedules: a look at each for up to `batch` names, one LIST shared by all callers above.
 
-    The LIST is used again while it began at most `max_age` seconds ago.
+    The LIST is used again while it began at most `max_age` seconds ago. A look is waited for `patience`
+    seconds: as long as its answer counts for the caller.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class ScheduleConfirm:
         clock: ServerClock,
         max_age: float = CONFIRM_MAX_AGE_SECONDS,
         batch: int = 20,
+        patience: float = CONFIRM_MAX_AGE_SECONDS,
     ) -> None:
         self._schedules = schedules
         self._clock = clock
         self._max_age = max_age
         self._batch = batch
+        self._patience = patience
         self._all: Confirmed | None = None
         self._listing = asyncio.Lock()
 
@@ -62,7 +65,7 @@ class ScheduleConfirm:
             whole = await self._list()
             return self._confirmed(whole.begun, whole.at, {n: whole.versions.get(n) for n in wanted})
         begun, at = self._clock.monotonic(), self._clock.now()
-        found = dict(zip(wanted, await fan_out(self._look, wanted), strict=True))
+        found = dict(zip(wanted, await fan_out(self._look, wanted, self._batch), strict=True))
         failed = {name: answer for name, answer in found.items() if isinstance(answer, ApiError)}
         if failed and len(failed) == len(wanted):
             raise next(iter(failed.values()))
@@ -71,12 +74,34 @@ class ScheduleConfirm:
 
     async def _look(self, name: str) -> Version | ApiError | None:
         try:
-            async with asyncio.timeout(self._max_age):
-                return await self._schedules.version(name)
+            async with asyncio.timeout(self._patience):
+                return await self._first_answer(name)
         except TimeoutError:
-            return Unreachable(f"confirming {name}: no answer within {self._max_age:g} s", reason="Timeout")
+            return Unreachable(f"confirming {name}: no answer within {self._patience:g} s", reason="Timeout")
         except ApiError as error:
             return error
+
+    async def _first_answer(self, name: str) -> Version | None:
+        """Of the API server's cache, or of what is stored, which is larger, where the cache does not answer.
+
+        A consistent list waits until the cache has caught up with the store, for seconds if its watch stands
+        still. A read of one object does not ask the cache.
+        """
+        asked, refused = [asyncio.ensure_future(self._schedules.version(name))], ApiError("not asked")
+        try:
+            await asyncio.wait(asked, timeout=self._patience / 2)
+            if not asked[0].done() or asked[0].exception() is not None:
+                asked.append(asyncio.ensure_future(self._schedules.stored_version(name)))
+            for answer in asyncio.as_completed(asked):
+                try:
+                    return await answer
+                except ApiError as error:
+                    refused = error
+            raise refused
+        finally:
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _list(self) -> Confirmed:
         # Who waits for the lock finds the result of the one before; no task outlives its caller.

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
+from astrabox_scheduler_client.errors import NotFound
 from astrabox_scheduler_client.resource import Listing, Resource
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
@@ -86,6 +87,16 @@ class Schedules:
         one = {"fieldSelector": f"metadata.name={name},{_ENABLED['fieldSelector']}"}
         found = await self._resource.list_metadata(one, limit=0)
         return _version(found.items[0].metadata) if found.items else None
+
+    async def stored_version(self, name: str) -> Version | None:
+        """The same by a read of the whole object, in which the API server's cache has no part."""
+        try:
+            schedule = await self.get(name)
+        except NotFound as error:
+            if error.reason == "NotServed":
+                raise
+            return None
+        return _version(schedule.metadata) if schedule.spec.enabled else None
 
 
 def _version(metadata: ObjectMeta) -> Version:

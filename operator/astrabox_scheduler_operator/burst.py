@@ -25,6 +25,7 @@ from astrabox_scheduler_operator.run_creator import Created, NotDue, RunCreator
 FIRST_RETRY: Final = timedelta(seconds=5)
 MAX_RETRY: Final = timedelta(seconds=30)
 CONFIRM_RETRY: Final = timedelta(seconds=1)
+_HARDLY: Final = 8  # of nine calls one is in time
 _LOG = logging.getLogger(__name__)
 
 
@@ -66,8 +67,9 @@ class BurstResult:
 class Burst:
     """Fires candidates with at most `concurrency` creates at a time.
 
-    An API server that is overloaded answers many calls all too late, and few in time: while more are late
-    than fire, half as many are begun at a time, and twice as many when that is over.
+    An API server that is overloaded answers many calls all too late, and few in time: while hardly any fires,
+    half as many are begun at a time, and twice as many when that is over. If one at a time does not help
+    either, that was not the reason, and all are begun again.
     """
 
     def __init__(
@@ -96,7 +98,8 @@ class Burst:
         result = BurstResult(now, self._clock.monotonic())
         self._metrics.confirm_reads.inc()
         shared = await self._choice.shared([each.entry.name for each in candidates], len(self._index))
-        pending = deque(candidates)
+        # What has failed before comes last: calls that hang for it must not keep the others from theirs.
+        pending = deque(sorted(candidates, key=_has_failed))
 
         async def work() -> None:
             while pending and self._may_begin(shared, result):
@@ -115,8 +118,8 @@ class Burst:
         return result
 
     def _adapt(self, result: BurstResult) -> None:
-        if result.late >= self._at_once and result.late > result.fired:
-            self._at_once = max(1, self._at_once // 2)
+        if result.late >= self._at_once and result.late > _HARDLY * result.fired:
+            self._at_once = self._at_once // 2 or self._concurrency
         elif result.fired > result.late:
             self._at_once = min(self._concurrency, 2 * self._at_once)
 
@@ -127,6 +130,7 @@ class Burst:
             confirmed = await self._choice.single(entry.name)
         except ApiError as error:
             self._count(error, result)
+            self._metrics.failed(error)
             entry.unconfirmed += 1
             level = logging.WARNING if entry.unconfirmed == 1 else logging.DEBUG
             fields = self._fields(entry, candidate.due, result.now)
@@ -239,7 +243,7 @@ class Burst:
         wait = min(MAX_RETRY, FIRST_RETRY * 2 ** min(entry.failures - 1, 8))
         if error.retry_after is not None:
             wait = max(wait, timedelta(seconds=min(error.retry_after, 60.0)))
-        self._metrics.create_errors.labels(error.reason or type(error).__name__).inc()
+        self._metrics.failed(error)
         fields = self._fields(entry, due, now) | {"error": str(error), "failures": entry.failures}
         if _is_terminating(error):
             self._tell_terminating(error)
@@ -271,6 +275,10 @@ class Burst:
             "now": now.isoformat(),
             "identity": self.creator.attendance.identity,
         }
+
+
+def _has_failed(candidate: Candidate) -> bool:
+    return candidate.entry.failures > 0 or candidate.entry.unconfirmed > 0
 
 
 def _trouble(error: ApiError, due: datetime) -> Problem:

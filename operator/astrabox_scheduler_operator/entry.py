@@ -156,7 +156,8 @@ class Entry:
         if self.timeline is None or gap.reason is not SkipReason.NO_PROVIDER:
             return gap
         between = self.timeline.between(max(gap.first - _TICK, horizon), gap.last)
-        return self._left_of(gap, [due for due in between if providers.proves(due)])
+        made = [due for due in between if providers.proves(due) and self.disabled_by(due) is None]
+        return self._left_of(gap, made)
 
     def drop_owed(self) -> None:
         """Leave what is owed to the schedule's owner, or to another look back."""

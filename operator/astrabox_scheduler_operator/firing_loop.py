@@ -277,7 +277,7 @@ class FiringLoop:
             self._skip(candidate.entry, (candidate.due, candidate.due, 1), SkipReason.DISABLED, now)
             plan.skipped += 1
 
-        await Overtaken(self._index, self._burst.creator, skip).settle(plan.overtaken, now)
+        await Overtaken(self._index, self._burst.creator, self._clock, skip).settle(plan.overtaken, now)
 
     def _pass_missed(self, entry: Entry, now: datetime) -> None:
         """Go on behind what is beyond catching up; it is counted when nothing is to be fired."""
@@ -340,6 +340,7 @@ class FiringLoop:
         except ApiError as error:
             if error.permanent:
                 self._got_on()
+            self._metrics.failed(error)
             _LOG.warning("due schedules cannot be confirmed, trying again: %s", error)
             for each in candidates:
                 if self._index.get(each.entry.name) is each.entry:

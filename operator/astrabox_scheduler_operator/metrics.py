@@ -9,6 +9,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 
+from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_crds.cron import tzdata_version
 from astrabox_scheduler_crds.firing import SkipReason
 
@@ -42,7 +43,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.fired = self._counter("fired", "Due times that have their run by this operator.")
         self.skipped = self._counter("skipped", "Due times of enabled schedules without a run.", "reason")
-        self.create_errors = self._counter("create_errors", "Creates of runs that failed.", "reason")
+        told = "Creates of runs, and reads to confirm them, that failed."
+        self.create_errors = self._counter("create_errors", told, "reason")
         self.watch_stale = self._counter("watch_stale", "Changes that the watch missed and a sweep found.")
         self.confirm_reads = self._counter("confirm_reads", "Reads that confirmed schedules before a burst.")
         told = "How often this operator left its share to the others, because nothing got through."
@@ -70,6 +72,10 @@ class Metrics:
         self._gauge("start_time_seconds", told).set(time.time())
         data = Info(f"{_PREFIX}_tzdata", "Time zone data in use.", registry=self.registry)
         data.info({"version": tzdata_version()})
+
+    def failed(self, error: ApiError) -> None:
+        """Count a create, or the read that was to confirm it."""
+        self.create_errors.labels(error.reason or type(error).__name__).inc()
 
     def text(self) -> bytes:
         """The exposition in Prometheus' text format."""

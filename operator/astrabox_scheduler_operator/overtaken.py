@@ -8,6 +8,7 @@ from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError, NotFound
 from astrabox_scheduler_crds.names import scheduled_run_name
+from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.burst import Candidate
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.run_creator import Created, RunCreator
@@ -15,6 +16,8 @@ from astrabox_scheduler_operator.run_creator import Created, RunCreator
 AT_ONCE: Final = 16
 MAX_READS: Final = 500
 """In one step; the rest is looked at in the next, behind what is to be fired."""
+MAX_SECONDS: Final = 2.0
+"""The same: what comes due meanwhile waits for it."""
 _RETRY: Final = timedelta(seconds=5)
 _LOG = logging.getLogger(__name__)
 
@@ -22,18 +25,27 @@ _LOG = logging.getLogger(__name__)
 class Overtaken:
     """Settles them by the run of that name, which alone tells; `skip` is told those that have none."""
 
-    def __init__(self, index: ScheduleIndex, creator: RunCreator, skip: Callable[[Candidate], None]) -> None:
+    def __init__(
+        self,
+        index: ScheduleIndex,
+        creator: RunCreator,
+        clock: ServerClock,
+        skip: Callable[[Candidate], None],
+    ) -> None:
         self._index = index
         self._creator = creator
+        self._clock = clock
         self._skip = skip
 
     async def settle(self, candidates: Sequence[Candidate], now: datetime) -> None:
-        """Look, and leave each schedule queued for what comes next of it."""
-        waiting = iter(candidates[:MAX_READS])
+        """Look for a moment, and leave each schedule queued for what comes next of it."""
+        waiting, begun = iter(candidates[:MAX_READS]), self._clock.monotonic()
 
         async def work() -> None:
             for candidate in waiting:
                 await self._one(candidate, now)
+                if self._clock.monotonic() - begun > MAX_SECONDS:
+                    return
 
         async with asyncio.TaskGroup() as group:
             for _ in range(min(AT_ONCE, len(candidates))):

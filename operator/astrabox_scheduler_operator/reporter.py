@@ -74,8 +74,12 @@ class Reporter:
         """Write until cancelled."""
         while True:
             report = await self._waiting.get()
-            await self._idle.wait()
-            await self._write(report)
+            try:
+                await self._idle.wait()
+                await self._write(report)
+            except asyncio.CancelledError:
+                self._add(report)  # `flush` is to write it
+                raise
             await asyncio.sleep(_PACE_SECONDS)
 
     def __len__(self) -> int:

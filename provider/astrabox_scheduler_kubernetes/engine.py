@@ -12,6 +12,7 @@ from astrabox_scheduler_client.identity import new_identity
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.lease_term import monotonic
 from astrabox_scheduler_client.presence import PresencePoller
+from astrabox_scheduler_crds.firing import START_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_kubernetes.attempt import Desk
@@ -75,12 +76,14 @@ class Engine:
         """Hand over what has not ended, and leave nothing open; a second call waits for the first."""
         if self._life is not None:
             self._life.stopping = True
+        loop, margin = asyncio.get_running_loop(), self._timing.stop_margin
+        end = loop.time() + self._settings.stop_timeout_seconds + margin
         async with self._changing:
             life = self._life
             if life is not None:
                 await self._end(life)
             await self._schedules.stop()
-            await self._requests.unsaved.stop()
+            await self._requests.unsaved.stop(min(margin, end - loop.time()))
             await self._second_look.stop()
 
     async def reconcile(self, schedules: Sequence[Schedule]) -> None:
@@ -151,7 +154,9 @@ class Engine:
         desk = Desk(
             runs=api.runs,
             recorder=Recorder(api.runs, timing),
-            confirming=Confirming(ScheduleConfirm(api.schedules, self._store.clock)),
+            confirming=Confirming(
+                ScheduleConfirm(api.schedules, self._store.clock, patience=START_MAX_AGE_SECONDS)
+            ),
             settle=lambda run, since: providers.settle(run, since, self._store.clock, timing.presence),
             fence=keeper,
             calls=Calls(handler, settings.handler_timeout_seconds),

@@ -57,9 +57,11 @@ class Unsaved:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def stop(self) -> None:
-        """Give up."""
+    async def stop(self, patience: float) -> None:
+        """Give up what is not known after so many seconds."""
         tasks = list(self._tasks)
+        if tasks and patience > 0:
+            await asyncio.wait(tasks, timeout=patience)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

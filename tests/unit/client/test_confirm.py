@@ -34,6 +34,9 @@ class Store(Schedules):
             raise ServerError("down")
         return self.table.get(name)
 
+    async def stored_version(self, name: str) -> Version | None:
+        return await self.version(name)
+
 
 class Clock(ServerClock):
     def __init__(self) -> None:
@@ -120,6 +123,37 @@ async def test_no_names_need_no_read() -> None:
     assert (store.lists, store.gets) == (0, [])
 
 
+class Cache(Store):
+    """One that hangs, or refuses, while the store answers."""
+
+    def __init__(self, refuses: ServerError | None, **versions: Version) -> None:
+        super().__init__(**versions)
+        self.refuses = refuses
+
+    async def version(self, name: str) -> Version | None:
+        if self.refuses is not None:
+            raise self.refuses
+        await asyncio.Event().wait()
+        return None
+
+    async def stored_version(self, name: str) -> Version | None:
+        return await super().version(name)
+
+
+@pytest.mark.parametrize("refuses", [None, ServerError("the cache is being filled", status=429)])
+async def test_a_cache_that_does_not_answer_is_passed_by(refuses: ServerError | None) -> None:
+    confirm = ScheduleConfirm(Cache(refuses, a=("u", 1)), Clock(), patience=0.05)
+    confirmed = await confirm.versions(["a", "gone"])
+    assert (dict(confirmed.versions), confirmed.failed) == ({"a": ("u", 1)}, {})
+
+
+async def test_nothing_is_asked_twice_that_answers() -> None:
+    store = Store(a=("u", 1))
+    store.stored_version = store.enabled_versions  # type: ignore[method-assign,assignment]
+    await ScheduleConfirm(store, Clock()).versions(["a"])
+    assert (store.gets, store.lists) == (["a"], 0)
+
+
 async def test_one_that_hangs_is_told_apart_when_its_answer_would_not_count_any_more() -> None:
     class Hanging(Store):
         async def version(self, name: str) -> Version | None:
@@ -127,7 +161,7 @@ async def test_one_that_hangs_is_told_apart_when_its_answer_would_not_count_any_
                 await asyncio.Event().wait()
             return await super().version(name)
 
-    confirm = ScheduleConfirm(Hanging(a=("u", 1), b=("u", 1)), Clock(), max_age=0.05)
+    confirm = ScheduleConfirm(Hanging(a=("u", 1), b=("u", 1)), Clock(), patience=0.05)
     confirmed = await confirm.versions(["a", "b"])
     assert dict(confirmed.versions) == {"a": ("u", 1)}
     assert [(name, error.reason) for name, error in confirmed.failed.items()] == [("b", "Timeout")]

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from astrabox_scheduler_client.errors import QuotaExceeded
-from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.run import Phase
-from astrabox_scheduler_crds.timeline import next_change, replaced
+from astrabox_scheduler_crds.timeline import replaced
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.schedule_status import status_of
 from tests.unit.operator.test_orphans import run
@@ -205,7 +204,7 @@ async def test_what_was_too_old_is_not_looked_back_at(world: World) -> None:
 async def test_a_disable_that_came_first_wins(world: World) -> None:
     """G5: nothing of a disabled schedule starts."""
     operator = await after_a_cut(world)
-    _change(world, operator, enabled=False)
+    change(world, operator, enabled=False)
     back(world)
     await operator.at(at("12:02:40"))
     await operator.at(at("12:03:30"))
@@ -215,8 +214,8 @@ async def test_a_disable_that_came_first_wins(world: World) -> None:
 async def test_enabled_again_owes_nothing_of_before(world: World) -> None:
     """G1: no backfill of a pause, nor of what was before it."""
     operator = await after_a_cut(world)
-    _change(world, operator, enabled=False)
-    _change(world, operator, enabled=True)
+    change(world, operator, enabled=False)
+    change(world, operator, enabled=True)
     back(world)
     await operator.at(at("12:02:40"))
     assert world.due_names("a") == []
@@ -225,7 +224,7 @@ async def test_enabled_again_owes_nothing_of_before(world: World) -> None:
 async def test_an_edit_that_came_first_drops_nothing(world: World) -> None:
     """G1, FI-03: the rule that it ends is kept for what is still in doubt."""
     operator = await after_a_cut(world)
-    _change(world, operator, cron="30 13 * * *")
+    change(world, operator, cron="30 13 * * *")
     back(world)
     await operator.at(at("12:02:40"))
     assert world.due_names("a") == ["12:01", "12:02"]
@@ -257,7 +256,7 @@ async def test_one_whose_name_is_taken_is_counted_once(world: World) -> None:
     assert skipped.reason == SkipReason.NO_PROVIDER
 
 
-def _change(world: World, operator: Operator, **spec: Any) -> None:
+def change(world: World, operator: Operator, **spec: Any) -> None:
     """As the provider writes it: with the rules that it ends."""
     stored = world.schedules.stored["a"].changed(status=status_of(entry_of(operator), world.now))
     now = world.now
@@ -349,22 +348,3 @@ async def test_an_heir_owes_nothing_of_a_cut_that_was_longer_than_the_window(wor
     heir.see()
     await heir.at(now - timedelta(seconds=20))
     assert world.due_names("a") == ["12:21"], "what is due since"
-
-
-async def test_a_former_owner_does_not_tell_what_its_heir_has_fired(world: World) -> None:
-    """OB-05: both see the process come back; the heir fires, and nothing was missed in the end."""
-    former = await after_a_cut(world)
-    await former.write_status()
-    heirs = (f"op-{number}" for number in range(2, 100))
-    name = next(each for each in heirs if owner("a", frozenset({former.attendance.identity, each})) == each)
-    world.operators.add(name)
-    heir = world.operator(name)
-    heir.see()
-    back(world)
-    for each in (heir, former):
-        await each.at(at("12:02:40"))
-    assert world.due_names("a") == ["12:01", "12:02"]
-    await former.at(at("12:02:50"))
-    former.firing.tell_rest()
-    await former.reporter.flush()
-    assert former.events.written == []

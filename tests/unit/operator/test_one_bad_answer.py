@@ -20,6 +20,7 @@ from astrabox_scheduler_client.errors import (
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
@@ -51,6 +52,9 @@ class Reads(Schedules):
             if self.error is not None:
                 raise self.error
         return (await self.enabled_versions()).get(name)
+
+    async def stored_version(self, name: str) -> Version | None:
+        return await self.version(name)
 
 
 class Overloaded(Reads):
@@ -137,6 +141,49 @@ async def test_an_overloaded_server_is_asked_for_less_at_a_time(world: World) ->
     for minute in (3, 4, 5):
         await operator.at(at(f"12:0{minute}"))
     assert burst._at_once == 8, "and for as much as before when that is over"
+
+
+@pytest.mark.parametrize("at_once", [8, 1])
+async def test_creates_that_hang_keep_no_other_schedule_from_firing(world: World, at_once: int) -> None:
+    """FI-14: 40 of 100 creates take ten seconds and fail, minute after minute, the oldest first."""
+    operator = world.operator()
+    healthy = [f"s{number}" for number in range(60)]
+    for name in [*(f"a{number}" for number in range(40)), *healthy]:
+        world.schedules.put(name)
+    operator.see()
+    operator.firing._burst._at_once = at_once
+
+    def hang(run: RunInvocation) -> ApiError | None:
+        if run.metadata.name.startswith("s"):
+            return None
+        world.monotonic = max(world.monotonic, begun + 10.0)
+        return Unreachable("no answer", reason="Timeout")
+
+    world.runs.fail = hang
+    world.now = at("12:01")
+    while world.now < at("12:09"):
+        begun = world.monotonic
+        await operator.firing.step(world.now)
+        world.monotonic += 0.5
+        world.now += timedelta(seconds=world.monotonic - begun)
+    for name in healthy:
+        assert world.due_names(name)[:7] == [f"12:0{minute}" for minute in range(1, 8)]
+    assert operator.sample("create_errors_total", reason="Timeout") > 0
+
+
+async def test_a_confirmation_that_fails_is_counted(world: World) -> None:
+    """OB-03: nothing else of it shows before due times are lost."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    operator.confirm.fail = ServerError("HTTP 500", status=500)
+    await operator.at(at("12:01"))
+    assert operator.sample("create_errors_total", reason="ServerError") == 1
+    for number in range(30):
+        world.schedules.put(f"s{number}")
+    operator.see()
+    await operator.at(at("12:02"))
+    assert operator.sample("create_errors_total", reason="ServerError") == 2
 
 
 async def test_one_name_that_cannot_be_read_is_told_apart(world: World) -> None:
