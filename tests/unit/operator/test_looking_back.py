@@ -10,7 +10,7 @@ from astrabox_scheduler_client.errors import QuotaExceeded
 from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.run import Phase
-from astrabox_scheduler_crds.timeline import replaced
+from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.schedule_status import status_of
 from tests.unit.operator.test_orphans import run
