@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -83,7 +83,8 @@ async def test_an_operator_uses_every_right_that_it_has_and_asks_for_no_other(pl
     api = await open_api(ConnectSettings(kubeconfig=str(plane.kubeconfig)), namespace)
     try:
         await api.leases.list()  # an answer sets the clock
-        orphans = [await put_orphan(api, timedelta(minutes=minutes)) for minutes in (20, 21)]
+        now = api.clock.now()
+        orphans = [await put_orphan(api, now - timedelta(minutes=minutes)) for minutes in (20, 21)]
         await put_provider(api, since=timedelta(minutes=3))
         large = json.dumps({"p": "x" * MAX_KEPT_PAYLOAD})
         await put_schedule(api, "good", payload=large)
@@ -100,9 +101,9 @@ async def test_an_operator_uses_every_right_that_it_has_and_asks_for_no_other(pl
     assert used(plane, namespace, "operator") == set(OPERATOR_PERMISSIONS)
 
 
-async def put_orphan(api: SchedulerApi, age: timedelta) -> str:
-    """The run of a due time at which nobody was there."""
-    due = (api.clock.now() - age).replace(second=0, microsecond=0)
+async def put_orphan(api: SchedulerApi, at: datetime) -> str:
+    """The run of a due time, that of this minute, at which nobody was there."""
+    due = at.replace(second=0, microsecond=0)
     name = scheduled_run_name("left", due)
     spec = RunSpec(deployment_id="left", trigger="schedule", due_time=due, payload="{}")
     metadata = ObjectMeta(name=name, labels={labels.DEPLOYMENT_LABEL: "left"})
