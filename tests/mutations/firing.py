@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutations.mutation import CRDS, OPERATOR, PROVIDER, Mutation
+from tests.mutations.mutation import CLIENT, CRDS, OPERATOR, PROVIDER, Mutation
 
 _FAULTS: Final = "tests/faults/firing"
 _APISERVER: Final = "tests/apiserver/operator/test_firing.py"
@@ -62,10 +62,28 @@ FIRING: Final = (
         ),
     ),
     Mutation(
+        name="healthy-first",
+        taken_out="an order among what is due: schedules whose creates hang come first, as the oldest",
+        edits=((f"{OPERATOR}/burst.py", "deque(sorted(candidates, key=_has_failed))", "deque(candidates)"),),
+        tests=(f"{_UNIT}/test_overload.py::test_creates_that_hang_keep_no_other_schedule_from_firing[8]",),
+    ),
+    Mutation(
+        name="past-the-cache",
+        taken_out="the second question, to the store itself, where the API server's cache stands still",
+        edits=(
+            (
+                f"{CLIENT}/confirm.py",
+                "if not asked[0].done() or asked[0].exception() is not None:",
+                "if False:",
+            ),
+        ),
+        tests=("tests/unit/client/test_confirm.py::test_a_cache_that_does_not_answer_is_passed_by[None]",),
+    ),
+    Mutation(
         name="fewer-at-a-time",
         taken_out="fewer calls at a time while the API server answers too late",
         edits=((f"{OPERATOR}/burst.py", "        self._adapt(result)\n", ""),),
-        tests=(f"{_UNIT}/test_one_bad_answer.py::test_an_overloaded_server_is_asked_for_less_at_a_time",),
+        tests=(f"{_UNIT}/test_overload.py::test_an_overloaded_server_is_asked_for_less_at_a_time",),
     ),
     Mutation(
         name="confirmation",

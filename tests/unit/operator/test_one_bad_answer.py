@@ -18,9 +18,7 @@ from astrabox_scheduler_client.errors import (
     Unreachable,
 )
 from astrabox_scheduler_client.schedules import Schedules, Version
-from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.metadata import ObjectMeta
-from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_operator.entry import Entry
@@ -55,25 +53,6 @@ class Reads(Schedules):
 
     async def stored_version(self, name: str) -> Version | None:
         return await self.version(name)
-
-
-class Overloaded(Reads):
-    """Each read takes longer the more of them are under way."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world, "")
-        self.seconds, self.under_way = 0.4, 0
-
-    async def version(self, name: str) -> Version | None:
-        self.under_way, begun = self.under_way + 1, self.world.monotonic
-        await asyncio.sleep(0)
-        late = self.under_way * self.seconds > CONFIRM_MAX_AGE_SECONDS
-        await asyncio.sleep(0)
-        self.under_way -= 1
-        if late:
-            self.world.monotonic = max(self.world.monotonic, begun + CONFIRM_MAX_AGE_SECONDS + 0.1)
-            raise Unreachable("no answer", reason="Timeout")
-        return (await self.enabled_versions()).get(name)
 
 
 @pytest.mark.parametrize("payload", [LARGE, "small, and edited since the watch has brought it"])
@@ -119,56 +98,6 @@ async def test_one_read_that_fails_or_is_slow_holds_up_no_other(
     reads.error, reads.seconds = None, 0.0
     await operator.at(at("12:01:02"))
     assert world.due_names("s07") == ["12:01"]
-
-
-async def test_an_overloaded_server_is_asked_for_less_at_a_time(world: World) -> None:
-    """FI-14: of eight reads at a time none is answered in time, of five or fewer all are."""
-    operator = world.operator()
-    names = [f"s{number}" for number in range(100)]
-    for name in names:
-        world.schedules.put(name)
-    operator.see()
-    reads = Overloaded(world)
-    burst = operator.firing._burst
-    burst._choice._confirm = ScheduleConfirm(reads, world.clock)
-    burst._choice._took = 100.0  # a list has taken too long
-    world.now = at("12:01")
-    for _ in range(30):
-        await operator.firing.step(world.now)
-        world.now += timedelta(seconds=1)
-    assert len(world.runs.stored) == 100
-    reads.seconds = 0.0
-    for minute in (3, 4, 5):
-        await operator.at(at(f"12:0{minute}"))
-    assert burst._at_once == 8, "and for as much as before when that is over"
-
-
-@pytest.mark.parametrize("at_once", [8, 1])
-async def test_creates_that_hang_keep_no_other_schedule_from_firing(world: World, at_once: int) -> None:
-    """FI-14: 40 of 100 creates take ten seconds and fail, minute after minute, the oldest first."""
-    operator = world.operator()
-    healthy = [f"s{number}" for number in range(60)]
-    for name in [*(f"a{number}" for number in range(40)), *healthy]:
-        world.schedules.put(name)
-    operator.see()
-    operator.firing._burst._at_once = at_once
-
-    def hang(run: RunInvocation) -> ApiError | None:
-        if run.metadata.name.startswith("s"):
-            return None
-        world.monotonic = max(world.monotonic, begun + 10.0)
-        return Unreachable("no answer", reason="Timeout")
-
-    world.runs.fail = hang
-    world.now = at("12:01")
-    while world.now < at("12:09"):
-        begun = world.monotonic
-        await operator.firing.step(world.now)
-        world.monotonic += 0.5
-        world.now += timedelta(seconds=world.monotonic - begun)
-    for name in healthy:
-        assert world.due_names(name)[:7] == [f"12:0{minute}" for minute in range(1, 8)]
-    assert operator.sample("create_errors_total", reason="Timeout") > 0
 
 
 async def test_a_confirmation_that_fails_is_counted(world: World) -> None:
