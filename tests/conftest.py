@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,3 +58,10 @@ def admin_kubeconfig(control_plane: Cluster) -> Path:
 def crds_installed(control_plane: Cluster) -> None:
     """Our CustomResourceDefinitions, served."""
     install_definitions(control_plane)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collect at the end of the test what it may leave to the garbage collector, which then warns."""
+    yield
+    gc.collect()

@@ -1,8 +1,6 @@
 """The watch alone, on a real API server."""
 
 import asyncio
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,12 +19,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.usefixtures("collected"),
 ]
-
-
-@pytest.fixture
-def collected() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.mark.parametrize("server_timeout", [1, watch.SERVER_TIMEOUT_SECONDS])

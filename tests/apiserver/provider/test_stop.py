@@ -261,6 +261,7 @@ async def test_handler_that_ignores_its_cancellation_holds_up_nothing(place: Pla
 
 # asyncio leaves a transport whose TLS handshake was cancelled to the garbage collector, which warns.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")  # here, not in some later test
 async def test_stop_is_bounded_while_the_store_is_away(place: Place) -> None:
     """Refused or swallowed: what cannot be written is left to the Lease's end."""
     for shut in (True, False):
