@@ -1,5 +1,7 @@
 """G5 on a real API server: what a disable still stops, and what goes on."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,6 +13,8 @@ from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_kubernetes.recorder import Change
 from tests.apiserver.provider.handlers import Held, Instant, rule
 from tests.apiserver.provider.scenery import QUICK, Place, kill, lease_of, minute, true, until
+
+Ask = Callable[[str], Awaitable[object]]
 
 
 async def test_claim_that_could_not_be_confirmed_is_not_started_by_the_next(
@@ -46,6 +50,34 @@ async def test_claim_that_could_not_be_confirmed_is_not_started_by_the_next(
         await provider.apply(rule(enabled=False))
         await place.until_phase(name, "Cancelled", within=20)
     assert (first.started, heir.started) == ([], [])
+
+
+def slowly(ask: Ask) -> Ask:
+    async def answer(name: str) -> object:
+        await asyncio.sleep(2.4)
+        return await ask(name)
+
+    return answer
+
+
+async def test_an_answer_that_is_too_late_for_a_create_is_good_for_a_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G1: a start may rest on a look that began 3.5 s before; with answers of 2.4 s none is quicker."""
+    handler = Instant()
+    await place.attended(minute(place.clock.now()))
+    async with place.running(handler) as provider:
+        await provider.apply(rule())
+        life = provider._engine()._life
+        assert life is not None
+        schedules = life.dispatcher._desk.confirming._confirm._schedules  # type: ignore[attr-defined]
+        monkeypatch.setattr(schedules, "version", slowly(schedules.version))
+        monkeypatch.setattr(schedules, "stored_version", slowly(schedules.stored_version))
+        now = place.clock.now()
+        late = now - timedelta(seconds=10)
+        name = await place.create_run(due=minute(now), confirmed=late, assignee=lease_of(provider))
+        await place.until_phase(name, "Succeeded", within=15)
+    assert handler.started == [name]
 
 
 async def test_due_run_in_the_tail_of_a_killed_process_waits_for_a_proof(place: Place) -> None:
