@@ -54,7 +54,7 @@ def test_another_name_is_refused_with_what_may_be_written() -> None:
 
 
 def test_only_nodes_of_this_machine_are_several_side_by_side() -> None:
-    assert [place({}).side_by_side for place in (OwnNode, Kind, Given)] == [2, 0, 0]
+    assert [place({}).side_by_side > 1 for place in (OwnNode, Kind, Given)] == [True, False, False]
 
 
 def test_helm_is_the_newest_unless_another_is_asked_for() -> None:
