@@ -90,7 +90,7 @@ class ScheduleConfirm:
         asked, refused = [asyncio.ensure_future(self._schedules.version(name))], ApiError("not asked")
         try:
             await asyncio.wait(asked, timeout=self._patience / 2)
-            if not asked[0].done() or asked[0].exception() is not None:
+            if not asked[0].done() or _for_a_moment(asked[0].exception()):
                 asked.append(asyncio.ensure_future(self._schedules.stored_version(name)))
             for answer in asyncio.as_completed(asked):
                 try:
@@ -120,3 +120,7 @@ class ScheduleConfirm:
     ) -> Confirmed:
         versions = {name: version for name, version in found.items() if version is not None}
         return Confirmed(begun, at, versions, self._max_age, failed or {})
+
+
+def _for_a_moment(error: BaseException | None) -> bool:
+    return isinstance(error, ApiError) and not error.permanent

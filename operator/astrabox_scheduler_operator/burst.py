@@ -99,7 +99,7 @@ class Burst:
         self._metrics.confirm_reads.inc()
         shared = await self._choice.shared([each.entry.name for each in candidates], len(self._index))
         # What has failed before comes last: calls that hang for it must not keep the others from theirs.
-        pending = deque(sorted(candidates, key=_has_failed))
+        pending = deque(sorted(candidates, key=lambda each: each.entry.troubled))
 
         async def work() -> None:
             while pending and self._may_begin(shared, result):
@@ -131,7 +131,7 @@ class Burst:
         except ApiError as error:
             self._count(error, result)
             self._metrics.failed(error)
-            entry.unconfirmed += 1
+            entry.unconfirmed, entry.troubled = entry.unconfirmed + 1, True
             level = logging.WARNING if entry.unconfirmed == 1 else logging.DEBUG
             fields = self._fields(entry, candidate.due, result.now)
             _LOG.log(level, "a schedule cannot be confirmed, trying again: %s", error, extra=fields)
@@ -239,7 +239,7 @@ class Burst:
         return current if current is not None and current.metadata.uid == entry.metadata.uid else entry
 
     def _failed(self, entry: Entry, due: datetime, error: ApiError, now: datetime) -> None:
-        entry.failures += 1
+        entry.failures, entry.troubled = entry.failures + 1, True
         wait = min(MAX_RETRY, FIRST_RETRY * 2 ** min(entry.failures - 1, 8))
         if error.retry_after is not None:
             wait = max(wait, timedelta(seconds=min(error.retry_after, 60.0)))
@@ -275,10 +275,6 @@ class Burst:
             "now": now.isoformat(),
             "identity": self.creator.attendance.identity,
         }
-
-
-def _has_failed(candidate: Candidate) -> bool:
-    return candidate.entry.failures > 0 or candidate.entry.unconfirmed > 0
 
 
 def _trouble(error: ApiError, due: datetime) -> Problem:

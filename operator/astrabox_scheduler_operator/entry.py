@@ -71,6 +71,7 @@ class Entry:
     trouble: Problem | None = None  # of the latest attempt to create a run
     failures: int = 0
     unconfirmed: int = 0  # confirmations one after the other that failed
+    troubled: bool = False  # a try has failed, and nothing has fired since
     gaps: tuple[Gap, ...] = ()  # not told yet
     owed: tuple[datetime, ...] = ()
     looked_back: frozenset[datetime] = frozenset()
@@ -115,6 +116,7 @@ class Entry:
         horizon = now + FUTURE_TOLERANCE
         if _later(status.last_due_time, self.last_due, horizon):
             self.last_due, self.last_run = status.last_due_time, status.last_run
+            self.troubled = False
         if status.skipped is not None and (self.skipped is None or _newer(status.skipped, self.skipped)):
             self.skipped = status.skipped
         skipped_to = self.skipped.last_due_time if self.skipped is not None else None
@@ -182,7 +184,7 @@ class Entry:
         """`due` has its run."""
         if self.last_due is None or due > self.last_due:
             self.last_due, self.last_run = due, run
-        self.trouble, self.failures = None, 0
+        self.trouble, self.failures, self.troubled = None, 0, False
         self._settle(due)
 
     def settle_skipped(self, first: datetime, last: datetime, count: int, reason: SkipReason) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.confirm import ScheduleConfirm
@@ -32,6 +32,8 @@ from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.takeover import Providers
 from astrabox_scheduler_kubernetes.timing import Timing
 
+_LOOK_SECONDS: Final = START_MAX_AGE_SECONDS - 0.5
+"""How long a look at schedules is waited for: one that gets no answer must not make the others' too old."""
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 
 
@@ -154,9 +156,7 @@ class Engine:
         desk = Desk(
             runs=api.runs,
             recorder=Recorder(api.runs, timing),
-            confirming=Confirming(
-                ScheduleConfirm(api.schedules, self._store.clock, patience=START_MAX_AGE_SECONDS)
-            ),
+            confirming=Confirming(ScheduleConfirm(api.schedules, self._store.clock, patience=_LOOK_SECONDS)),
             settle=lambda run, since: providers.settle(run, since, self._store.clock, timing.presence),
             fence=keeper,
             calls=Calls(handler, settings.handler_timeout_seconds),

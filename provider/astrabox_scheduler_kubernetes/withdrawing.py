@@ -59,12 +59,14 @@ class Unsaved:
 
     async def stop(self, patience: float) -> None:
         """Give up what is not known after so many seconds."""
-        tasks = list(self._tasks)
-        if tasks and patience > 0:
-            await asyncio.wait(tasks, timeout=patience)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=max(0.0, patience))
+        finally:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _withdraw(self, run: RunInvocation) -> None:
         loop = asyncio.get_running_loop()

@@ -64,7 +64,13 @@ FIRING: Final = (
     Mutation(
         name="healthy-first",
         taken_out="an order among what is due: schedules whose creates hang come first, as the oldest",
-        edits=((f"{OPERATOR}/burst.py", "deque(sorted(candidates, key=_has_failed))", "deque(candidates)"),),
+        edits=(
+            (
+                f"{OPERATOR}/burst.py",
+                "deque(sorted(candidates, key=lambda each: each.entry.troubled))",
+                "deque(candidates)",
+            ),
+        ),
         tests=(f"{_UNIT}/test_overload.py::test_creates_that_hang_keep_no_other_schedule_from_firing[8]",),
     ),
     Mutation(
@@ -73,7 +79,7 @@ FIRING: Final = (
         edits=(
             (
                 f"{CLIENT}/confirm.py",
-                "if not asked[0].done() or asked[0].exception() is not None:",
+                "if not asked[0].done() or _for_a_moment(asked[0].exception()):",
                 "if False:",
             ),
         ),

@@ -115,6 +115,7 @@ def creators(history: History, due: float) -> set[str]:
 
 @pytest.mark.waits(60)
 @pytest.mark.parametrize("code", [429, 500])
+@pytest.mark.own_plane
 async def test_refused_for_twenty_seconds(rig: Rig, code: int) -> None:
     """G1, AL-05: over a due time and with runs in progress: done afterwards, and not hammered."""
     await staged(rig)

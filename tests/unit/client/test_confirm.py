@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from astrabox_scheduler_client.confirm import ScheduleConfirm
-from astrabox_scheduler_client.errors import ServerError
+from astrabox_scheduler_client.errors import ApiError, Forbidden, ServerError
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.server_clock import ServerClock
 
@@ -126,7 +126,7 @@ async def test_no_names_need_no_read() -> None:
 class Cache(Store):
     """One that hangs, or refuses, while the store answers."""
 
-    def __init__(self, refuses: ServerError | None, **versions: Version) -> None:
+    def __init__(self, refuses: ApiError | None, **versions: Version) -> None:
         super().__init__(**versions)
         self.refuses = refuses
 
@@ -145,6 +145,12 @@ async def test_a_cache_that_does_not_answer_is_passed_by(refuses: ServerError | 
     confirm = ScheduleConfirm(Cache(refuses, a=("u", 1)), Clock(), patience=0.05)
     confirmed = await confirm.versions(["a", "gone"])
     assert (dict(confirmed.versions), confirmed.failed) == ({"a": ("u", 1)}, {})
+
+
+async def test_what_is_refused_for_good_is_not_asked_twice() -> None:
+    confirm = ScheduleConfirm(Cache(Forbidden("no", status=403), a=("u", 1)), Clock())
+    with pytest.raises(Forbidden):
+        await confirm.versions(["a"])
 
 
 async def test_nothing_is_asked_twice_that_answers() -> None:

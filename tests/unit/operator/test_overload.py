@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 from random import Random
+from typing import Final
 
 import pytest
 
@@ -14,6 +15,8 @@ from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation
 from tests.unit.operator.test_one_bad_answer import Reads
 from tests.unit.operator.world import World, at
+
+LATENESS: Final = "astrabox_scheduler_operator_firing_lateness_seconds"
 
 
 class Overloaded(Reads):
@@ -75,13 +78,16 @@ async def test_creates_that_hang_keep_no_other_schedule_from_firing(world: World
 
     world.runs.fail = hang
     world.now = at("12:01")
-    while world.now < at("12:09"):
+    while world.now < at("12:25"):
         begun = world.monotonic
         await operator.firing.step(world.now)
         world.monotonic += 0.5
         world.now += timedelta(seconds=world.monotonic - begun)
     for name in healthy:
-        assert world.due_names(name)[:7] == [f"12:0{minute}" for minute in range(1, 8)]
+        assert world.due_names(name)[:23] == [f"12:{minute:02}" for minute in range(1, 24)]
+    in_time = operator.metrics.registry.get_sample_value(f"{LATENESS}_bucket", {"le": "30.0"})
+    assert in_time is not None
+    assert in_time >= 22 * len(healthy), "all but those of two minutes, in which it shows who hangs"
     assert operator.sample("create_errors_total", reason="Timeout") > 0
 
 
