@@ -18,8 +18,9 @@ from tests.faults.mix.steps import SINGLE, WORKLOAD, Step
 from tests.faults.scenes.minutes import minute_after, until_time
 from tests.faults.stage.rig import Rig
 
-_CALM: Final = 50.0
-"""The time until operators have recovered from any fault, a Lease has run out and a due time is caught up."""
+_CALM: Final = 80.0
+"""The time until operators have recovered from any fault (20 s, and up to 30 s more until they try a create
+again), a Lease has run out and a due time is caught up (25 s)."""
 _HEAL_PAUSE: Final = 3.0
 """So old is every mark of an apply before a host is started to reconcile: it then spares none."""
 
