@@ -52,6 +52,7 @@ class ScheduleConfirm:
         self._batch = batch
         self._patience = patience
         self._all: Confirmed | None = None
+        self._unheard: set[str] = set()  # whose latest look asked the cache, and failed
         self._listing = asyncio.Lock()
 
     async def versions(self, names: Collection[str]) -> Confirmed:
@@ -73,35 +74,25 @@ class ScheduleConfirm:
         return self._confirmed(begun, at, read, failed)
 
     async def _look(self, name: str) -> Version | ApiError | None:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._first_answer(name)
-        except TimeoutError:
-            return Unreachable(f"confirming {name}: no answer within {self._patience:g} s", reason="Timeout")
-        except ApiError as error:
-            return error
-
-    async def _first_answer(self, name: str) -> Version | None:
-        """Of the API server's cache, or of what is stored, which is larger, where the cache does not answer.
+        """The answer of the API server's cache; where that had none, of what is stored, which is larger.
 
         A consistent list waits until the cache has caught up with the store, for seconds if its watch stands
         still. A read of one object does not ask the cache.
         """
-        asked, refused = [asyncio.ensure_future(self._schedules.version(name))], ApiError("not asked")
+        ask = self._schedules.stored_version if name in self._unheard else self._schedules.version
         try:
-            await asyncio.wait(asked, timeout=self._patience / 2)
-            if not asked[0].done() or _for_a_moment(asked[0].exception()):
-                asked.append(asyncio.ensure_future(self._schedules.stored_version(name)))
-            for answer in asyncio.as_completed(asked):
-                try:
-                    return await answer
-                except ApiError as error:
-                    refused = error
-            raise refused
-        finally:
-            for each in asked:
-                each.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            async with asyncio.timeout(self._patience):
+                found = await ask(name)
+        except TimeoutError:
+            late = f"confirming {name}: no answer within {self._patience:g} s"
+            error: ApiError = Unreachable(late, reason="Timeout")
+        except ApiError as refusal:
+            error = refusal
+        else:
+            self._unheard.discard(name)
+            return found
+        self._unheard ^= {name}  # the next look goes the other way
+        return error
 
     async def _list(self) -> Confirmed:
         # Who waits for the lock finds the result of the one before; no task outlives its caller.
@@ -120,7 +111,3 @@ class ScheduleConfirm:
     ) -> Confirmed:
         versions = {name: version for name, version in found.items() if version is not None}
         return Confirmed(begun, at, versions, self._max_age, failed or {})
-
-
-def _for_a_moment(error: BaseException | None) -> bool:
-    return isinstance(error, ApiError) and not error.permanent

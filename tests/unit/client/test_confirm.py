@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from astrabox_scheduler_client.confirm import ScheduleConfirm
-from astrabox_scheduler_client.errors import ApiError, Forbidden, ServerError
+from astrabox_scheduler_client.errors import ApiError, ServerError
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.server_clock import ServerClock
 
@@ -141,19 +141,36 @@ class Cache(Store):
 
 
 @pytest.mark.parametrize("refuses", [None, ServerError("the cache is being filled", status=429)])
-async def test_a_cache_that_does_not_answer_is_passed_by(refuses: ServerError | None) -> None:
+async def test_a_cache_that_does_not_answer_is_passed_by_at_the_next_look(
+    refuses: ServerError | None,
+) -> None:
     confirm = ScheduleConfirm(Cache(refuses, a=("u", 1)), Clock(), patience=0.05)
+    with pytest.raises(ApiError):
+        await confirm.versions(["a", "gone"])
     confirmed = await confirm.versions(["a", "gone"])
     assert (dict(confirmed.versions), confirmed.failed) == ({"a": ("u", 1)}, {})
 
 
-async def test_what_is_refused_for_good_is_not_asked_twice() -> None:
-    confirm = ScheduleConfirm(Cache(Forbidden("no", status=403), a=("u", 1)), Clock())
-    with pytest.raises(Forbidden):
-        await confirm.versions(["a"])
+async def test_a_store_that_does_not_answer_either_is_not_asked_for_ever() -> None:
+    store = Store(a=("u", 1))
+    asked: list[str] = []
+
+    async def stored(name: str) -> Version | None:
+        asked.append(name)
+        raise ServerError("down")
+
+    store.stored_version = stored  # type: ignore[method-assign]
+    confirm = ScheduleConfirm(store, Clock())
+    store.fails = True
+    for _ in range(2):
+        with pytest.raises(ServerError):
+            await confirm.versions(["a"])
+    store.fails = False
+    assert set((await confirm.versions(["a"])).versions) == {"a"}
+    assert (store.gets, asked) == (["a", "a"], ["a"])
 
 
-async def test_nothing_is_asked_twice_that_answers() -> None:
+async def test_what_answers_is_not_asked_again() -> None:
     store = Store(a=("u", 1))
     store.stored_version = store.enabled_versions  # type: ignore[method-assign,assignment]
     await ScheduleConfirm(store, Clock()).versions(["a"])
