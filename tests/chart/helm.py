@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -85,11 +86,12 @@ class Helm(helm.Helm):
         *flags: str,
         release: str = RELEASE,
         namespace: str = NAMESPACE,
+        chart: Path = CHART,
     ) -> list[Object]:
-        """Every object of the chart, those of hooks too. Raises HelmError."""
+        """Every object of the chart, or of another, those of hooks too. Raises HelmError."""
         chosen = ("--values", "-", "--namespace", namespace, "--kube-version", OLDEST_KUBERNETES)
         text = self.run(
-            "template", release, str(CHART), *chosen, *flags, given=yaml.safe_dump(dict(values or {}))
+            "template", release, str(chart), *chosen, *flags, given=yaml.safe_dump(dict(values or {}))
         )
         return [each for each in yaml.safe_load_all(text) if each is not None]
 

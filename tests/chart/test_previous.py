@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from astrabox_scheduler_crds.labels import RUN_PLURAL
 from e2e.previous import FIELD, VERSION, previous_chart, previous_command
-from tests.chart.helm import NAMESPACE, OLDEST_KUBERNETES, OPERATOR, RELEASE, Helm, named
+from tests.chart.helm import OPERATOR, Helm, named
 
 pytestmark = pytest.mark.chart
 RUNS = f"{RUN_PLURAL}.scheduler.astrabox.io"
 
 
 def test_it_lacks_a_field_and_runs_a_program_that_does_not_miss_it(helm: Helm, tmp_path: Path) -> None:
-    chart = previous_chart(tmp_path / "previous")
-    flags = ("--namespace", NAMESPACE, "--kube-version", OLDEST_KUBERNETES)
-    text = helm.run("template", RELEASE, str(chart), *flags)
-    before = [each for each in yaml.safe_load_all(text) if each is not None]
+    before = helm.render(chart=previous_chart(tmp_path / "previous"))
     (container,) = named(before, "Deployment", OPERATOR)["spec"]["template"]["spec"]["containers"]
     assert container["command"] == previous_command("astrabox_scheduler_operator")
     assert named(before, "Deployment", OPERATOR)["metadata"]["labels"]["helm.sh/chart"].endswith(VERSION)

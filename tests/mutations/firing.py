@@ -76,13 +76,7 @@ FIRING: Final = (
     Mutation(
         name="past-the-cache",
         taken_out="the other question, to the store itself, where the API server's cache stands still",
-        edits=(
-            (
-                f"{CLIENT}/confirm.py",
-                "self._unheard ^= {name}",
-                "pass",
-            ),
-        ),
+        edits=((f"{CLIENT}/confirm.py", "self._unheard ^= {name}", "pass"),),
         tests=(
             "tests/unit/client/test_confirm.py::test_a_cache_that_does_not_answer_is_passed_by_at_the_next_look[None]",
         ),

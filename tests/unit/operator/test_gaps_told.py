@@ -4,18 +4,23 @@ import asyncio
 
 from astrabox_scheduler_crds.assignment import owner
 from tests.unit.operator.test_looking_back import after_a_cut, back, change
-from tests.unit.operator.world import World, at
+from tests.unit.operator.world import Operator, World, at
 
 
-async def test_a_former_owner_does_not_tell_what_its_heir_has_fired(world: World) -> None:
-    """OB-05: both see the process come back; the heir fires, and nothing was missed in the end."""
+async def shared_after_a_cut(world: World) -> tuple[Operator, Operator]:
+    """Who had the schedule when its due times were skipped, and who has it from now on."""
     former = await after_a_cut(world)
     await former.write_status()
     heirs = (f"op-{number}" for number in range(2, 100))
     name = next(each for each in heirs if owner("a", frozenset({former.attendance.identity, each})) == each)
-    world.operators.add(name)
     heir = world.operator(name)
     heir.see()
+    return former, heir
+
+
+async def test_a_former_owner_does_not_tell_what_its_heir_has_fired(world: World) -> None:
+    """OB-05: both see the process come back; the heir fires, and nothing was missed in the end."""
+    former, heir = await shared_after_a_cut(world)
     back(world)
     for each in (heir, former):
         await each.at(at("12:02:40"))
@@ -28,13 +33,7 @@ async def test_a_former_owner_does_not_tell_what_its_heir_has_fired(world: World
 
 async def test_a_former_owner_tells_what_was_disabled_before_the_process_came_back(world: World) -> None:
     """OB-05: its heir fires nothing of a schedule that is disabled, so it was missed after all."""
-    former = await after_a_cut(world)
-    await former.write_status()
-    heirs = (f"op-{number}" for number in range(2, 100))
-    name = next(each for each in heirs if owner("a", frozenset({former.attendance.identity, each})) == each)
-    world.operators.add(name)
-    heir = world.operator(name)
-    heir.see()
+    former, heir = await shared_after_a_cut(world)
     change(world, heir, enabled=False)
     former.see()
     back(world)

@@ -8,13 +8,18 @@ from tests.unit.operator.test_firing_edited import NOON, edit, fresh
 from tests.unit.operator.world import World, at
 
 
+def disabled_after_noon(world: World, count: int) -> None:
+    """Due at 12:00 for weeks, and disabled before anybody has fired that."""
+    world.now = at("11:00")
+    for number in range(count):
+        world.schedules.put(f"s{number}", created=at("06:00"), cron=NOON, active_since=at("06:00"))
+    for number in range(count):
+        edit(world, "12:02:10", f"s{number}", enabled=False)
+
+
 async def test_many_that_were_disabled_hold_up_nothing_that_is_due(world: World) -> None:
     """Settled a part in each step, behind what fires."""
-    world.now = at("11:00")
-    for number in range(1200):
-        world.schedules.put(f"s{number}", created=at("06:00"), cron=NOON, active_since=at("06:00"))
-    for number in range(1200):
-        edit(world, "12:02:10", f"s{number}", enabled=False)
+    disabled_after_noon(world, 1200)
     world.schedules.put("b", created=at("12:02"), cron="3 12 * * *")
     operator = fresh(world, "12:02:59")
     world.now = at("12:03")
@@ -28,11 +33,7 @@ async def test_many_that_were_disabled_hold_up_nothing_that_is_due(world: World)
 
 async def test_reads_of_what_was_disabled_that_take_long_hold_up_nothing_that_is_due(world: World) -> None:
     """A step looks at them for two seconds."""
-    world.now = at("11:00")
-    for number in range(200):
-        world.schedules.put(f"s{number}", created=at("06:00"), cron=NOON, active_since=at("06:00"))
-    for number in range(200):
-        edit(world, "12:02:10", f"s{number}", enabled=False)
+    disabled_after_noon(world, 200)
     operator = fresh(world, "12:02:59")
     world.now = at("12:03")
     real = world.runs.get
