@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from astrabox_scheduler_client.errors import MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import MalformedAnswer, NotFound, NotServed
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_crds import labels
 
@@ -24,7 +24,7 @@ class Discovery:
         """
         try:
             answer = await self._transport.request("GET", _SCHEMA_PATH)
-        except NotFound:
+        except (NotFound, NotServed):
             return None
         try:
             document = json.loads(answer)

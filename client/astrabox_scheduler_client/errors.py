@@ -74,7 +74,13 @@ class QuotaExceeded(Forbidden):
 
 
 class NotFound(ApiError):
-    """404. `reason` is `NotServed` where the whole resource is unknown (the CRDs are not installed)."""
+    """404: the API server has no object of this name."""
+
+    permanent = True
+
+
+class NotServed(ApiError):
+    """404 of the whole resource: the CRDs are not installed. It says nothing of any object."""
 
     permanent = True
 
@@ -138,8 +144,10 @@ def error_of(
 ) -> ApiError:
     """The error that an answer with a status other than 2xx stands for."""
     answer = _status_object(body)
-    reason = _text(answer.get("reason")) or ("NotServed" if status == HTTPStatus.NOT_FOUND else "")
+    reason = _text(answer.get("reason"))
     kind, told = _kind(status, reason, answer)
+    if kind is NotServed:
+        reason = NotServed.__name__
     fields = _fields(answer)
     # A request that was refused for its size or its words did not reach the store.
     unsettled = kind is ServerError and status not in (HTTPStatus.CONFLICT, HTTPStatus.FORBIDDEN)
@@ -175,6 +183,8 @@ def _kind(status: int, reason: str, answer: Mapping[str, Any]) -> tuple[type[Api
     elif status == HTTPStatus.CONFLICT and _details(answer).get("kind") == "resourcequotas":
         # Two creates met in the bookkeeping of a ResourceQuota; nothing is known against ours.
         kind, told = ServerError, "two requests met in a ResourceQuota"
+    elif status == HTTPStatus.NOT_FOUND and not reason:
+        kind = NotServed
     elif status == HTTPStatus.FORBIDDEN:
         kind, told = _forbidden(message)
     elif reason == "Expired":

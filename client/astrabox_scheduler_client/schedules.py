@@ -92,9 +92,7 @@ class Schedules:
         """The same by a read of the whole object, in which the API server's cache has no part."""
         try:
             schedule = await self.get(name)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
+        except NotFound:
             return None
         return _version(schedule.metadata) if schedule.spec.enabled else None
 

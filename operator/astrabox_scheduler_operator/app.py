@@ -250,8 +250,6 @@ class Operator:
             await self.share.run()
         except NotFound as error:
             # A list of a namespace that is not there is empty, a create in it is the first to be refused.
-            if error.reason == "NotServed":
-                raise
             hint = f"create it, or set {PREFIX}NAMESPACE"
             raise ConnectError(f"the namespace {self._api.namespace} does not exist: {hint}") from error
 

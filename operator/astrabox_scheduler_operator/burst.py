@@ -207,9 +207,7 @@ class Burst:
         known = self._index.get(name)
         try:
             schedule = await self._schedules.get(name)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
+        except NotFound:
             self._index.forget(known)
             return None
         self._index.upsert_read(schedule, now, known)

@@ -58,10 +58,7 @@ class Overtaken:
         entry, due = candidate.entry, candidate.due
         try:
             fired = await self._creator.found(entry, due) is Created.THERE_ALREADY
-        except NotFound as error:
-            if error.reason == "NotServed":
-                self._again(candidate, error, now)
-                return
+        except NotFound:
             fired = False
         except ApiError as error:
             self._again(candidate, error, now)

@@ -162,9 +162,7 @@ class Sweep:
         known = self._index.get(name)
         try:
             self._index.upsert_read(await self._schedules.get(name), now, known)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
+        except NotFound:
             self._index.forget(known)
         except MalformedAnswer:
             return

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    MalformedAnswer,
+    NotFound,
+    NotServed,
+)
 from astrabox_scheduler_crds.firing import START_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.names import deployment_key
@@ -183,7 +190,7 @@ class Attempt:
                 run = None
                 continue
             except ApiError as error:
-                if error.permanent and not isinstance(error, Forbidden) and error.reason != "NotServed":
+                if error.permanent and not isinstance(error, (Forbidden, NotServed)):
                     if not isinstance(error, NotFound):
                         _LOG.warning("the claim of run %s cannot be taken back: %s", self.entry.name, error)
                     return
@@ -329,8 +336,6 @@ class Attempt:
             try:
                 self.run = await self._desk.runs.get(self.entry.name)
             except NotFound as error:
-                if error.reason == "NotServed":
-                    raise
                 raise Dropped("it was deleted") from error
         if self.run.metadata.labels.get(ASSIGNEE_LABEL) != self.entry.assignee:
             raise Dropped("it has another assignee")

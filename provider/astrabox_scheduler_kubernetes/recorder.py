@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, NotFound, NotServed
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation, RunStatus
@@ -56,16 +56,16 @@ class Recorder:
         while True:
             try:
                 return await self._write(run, wanted)
-            except (Conflict, NotFound) as error:
-                if isinstance(error, NotFound) and error.reason != "NotServed":
-                    raise Dropped("it was deleted") from error
+            except NotFound as error:
+                raise Dropped("it was deleted") from error
+            except Conflict:
                 again = await self._read_again(run, pauses)
                 if _holds(again.status, run.status, wanted):
                     return again  # an earlier try was carried out, only its answer was lost
                 run = _still_ours(again, run)
                 wanted = _changed(run, change)
             except ApiError as error:
-                if error.permanent and not isinstance(error, Forbidden):
+                if error.permanent and not isinstance(error, (Forbidden, NotServed)):
                     raise
                 await asyncio.sleep(pauses.next(error.retry_after))
 
@@ -90,9 +90,7 @@ class Recorder:
             try:
                 return await self._runs.get(run.metadata.name)
             except NotFound as error:
-                if error.reason != "NotServed":
-                    raise Dropped("it was deleted") from error
-                await asyncio.sleep(pauses.next())
+                raise Dropped("it was deleted") from error
             except ApiError as error:
                 await asyncio.sleep(pauses.next(error.retry_after))
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -114,9 +114,8 @@ class Requests:
         """None for one that retention has taken since, or that cannot be read."""
         try:
             return await api.runs.get(name)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
+        except NotFound:
+            return None
         except MalformedAnswer:
             _LOG.debug("run %s cannot be read and is left out of the history", name)
         return None
@@ -124,11 +123,8 @@ class Requests:
     async def _payload_of(self, api: SchedulerApi, deployment_id: str, source: str) -> str:
         run = None
         if is_object_name(source):
-            try:
+            with suppress(NotFound):
                 run = await api.runs.get(source)
-            except NotFound as error:
-                if error.reason == "NotServed":
-                    raise
         if run is None or run.spec.deployment_id != deployment_id:
             raise InvalidSchedule("The run to repeat is no longer in the history of this Deployment.")
         return run.spec.payload

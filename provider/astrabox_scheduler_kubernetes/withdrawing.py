@@ -96,9 +96,7 @@ class Unsaved:
         name = run.metadata.name
         try:
             found = await api.runs.get(name)
-        except NotFound as error:
-            if error.reason == "NotServed":
-                raise
+        except NotFound:
             return False  # the create may still arrive
         if found.spec != run.spec or found.status.finished:
             return True

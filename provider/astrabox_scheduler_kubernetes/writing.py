@@ -54,9 +54,7 @@ async def read(api: SchedulerApi, name: str) -> DeploymentSchedule | None:
     """The stored schedule, None where there is none. Raises ApiError."""
     try:
         return await api.schedules.get(name)
-    except NotFound as error:
-        if error.reason == "NotServed":
-            raise
+    except NotFound:
         return None
 
 
@@ -219,14 +217,14 @@ class Writing:
             await self.api.schedules.delete(metadata.name, metadata.uid, metadata.resource_version)
         except ApiError as error:
             self.trail.unanswered |= error.ambiguous
-            if not isinstance(error, NotFound) or error.reason == "NotServed":
+            if not isinstance(error, NotFound):
                 raise
 
     async def _after(self, error: ApiError) -> None:
         """Wait before the next try; raises `error` where there is none."""
         if isinstance(error, (Conflict, AlreadyExists)) and self._conflicts < _MAX_CONFLICTS:
             self._conflicts += 1
-        elif isinstance(error, NotFound) and error.reason != "NotServed" and self._conflicts < _MAX_CONFLICTS:
+        elif isinstance(error, NotFound) and self._conflicts < _MAX_CONFLICTS:
             self._conflicts += 1  # deleted since it was read
         elif not self.trail.unanswered or error.permanent:
             raise error

@@ -20,7 +20,7 @@ CASES: list[tuple[str, int, Any, tuple[type[ApiError], bool, bool]]] = [
     ("POST", 403, status_object(403, "Forbidden", "status unknown for quota: q"),
      (errors.ServerError, False, False)),
     ("GET", 404, status_object(404, "NotFound"), (errors.NotFound, True, False)),
-    ("GET", 404, b"404 page not found\n", (errors.NotFound, True, False)),
+    ("GET", 404, b"404 page not found\n", (errors.NotServed, True, False)),
     ("PUT", 405, b"", (errors.Invalid, True, False)),
     ("POST", 408, b"", (errors.ServerError, False, True)),
     ("POST", 409, status_object(409, "AlreadyExists"), (errors.AlreadyExists, True, False)),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import ApiError, Gone, MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, Gone, MalformedAnswer, NotFound, NotServed
 from astrabox_scheduler_client.resource import segment
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
@@ -140,9 +140,11 @@ async def test_a_version_is_that_of_an_enabled_schedule(step: Step, version: tup
 
 
 async def test_an_unserved_group_is_not_taken_for_a_disabled_schedule() -> None:
-    async with api_on(answer(404, b"404 page not found")) as (api, _):
-        with pytest.raises(NotFound):
+    async with api_on(*[answer(404, b"404 page not found")] * 2) as (api, _):
+        with pytest.raises(NotServed):
             await api.schedules.version("a")
+        with pytest.raises(NotServed):
+            await api.schedules.stored_version("a")
 
 
 async def test_enabled_versions_are_one_list_of_metadata() -> None:

@@ -11,7 +11,7 @@ from astrabox_scheduler_client import transport as transport_module
 from astrabox_scheduler_client.errors import (
     ApiError,
     MalformedAnswer,
-    NotFound,
+    NotServed,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -65,7 +65,7 @@ async def test_every_answer_tells_the_clock_the_time() -> None:
         transport.clock.observe = lambda *each: seen.append(each)  # type: ignore[method-assign]
         begun = transport.clock.monotonic()
         await transport.request("GET", "/")
-        with pytest.raises(NotFound):
+        with pytest.raises(NotServed):
             await transport.request("GET", "/")
         ended = transport.clock.monotonic()
     assert [each[0] for each in seen] == [datetime(2026, 1, 31, 2, 30, tzinfo=UTC)] * 2

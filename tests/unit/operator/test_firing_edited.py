@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from astrabox_scheduler_client.errors import ApiError, NotFound, ServerError
+from astrabox_scheduler_client.errors import ApiError, NotServed, ServerError
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation
 from astrabox_scheduler_crds.schedule import ScheduleStatus
@@ -278,7 +278,7 @@ async def test_a_run_that_another_operator_created_before_the_disable_is_not_cou
 
 
 @pytest.mark.parametrize(
-    "error", [ServerError("away", status=500), NotFound("no such kind", status=404, reason="NotServed")]
+    "error", [ServerError("away", status=500), NotServed("no such kind", status=404, reason="NotServed")]
 )
 async def test_a_run_that_cannot_be_read_is_asked_for_again(world: World, error: ApiError) -> None:
     noon(world)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from astrabox_scheduler_client.errors import Forbidden, Unreachable
+from astrabox_scheduler_client.errors import ApiError, Forbidden, NotServed, Unreachable
 from astrabox_scheduler_crds.deletion import deleted
 from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
-from astrabox_scheduler_crds.schedule import ScheduleStatus
+from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleStatus
 from astrabox_scheduler_operator.entry import Gap
 from astrabox_scheduler_operator.reporter import gap_note
 from astrabox_scheduler_operator.schedule_status import state_of
@@ -159,16 +159,32 @@ async def test_writes_wait_for_the_burst(world: World) -> None:
     await asyncio.wait({writing})
 
 
-async def test_a_status_that_cannot_be_written_is_tried_again_later(world: World) -> None:
+@pytest.mark.parametrize("error", [Unreachable("cut"), NotServed("404")])
+async def test_a_status_that_cannot_be_written_is_tried_again_later(world: World, error: ApiError) -> None:
     operator = world.operator()
     world.schedules.put("a")
     operator.see()
-    world.schedules.fail = Unreachable("cut", reason="Cut")
+    world.schedules.fail = error
     assert not await operator.status.write(operator.index, "a")
     assert len(operator.status) == 1
     world.schedules.fail = None
     await operator.write_status()
     assert status(world).observed_generation == 1
+
+
+async def test_a_group_that_is_not_served_is_not_taken_for_a_deleted_schedule(world: World) -> None:
+    """An API server that starts, or whose CRDs are replaced, answers 404 for every object."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.schedules.put("a", cron="0 3 * * *")  # our write meets a conflict and the object is read again
+
+    async def not_served(name: str) -> DeploymentSchedule:
+        raise NotServed("404 page not found", status=404)
+
+    world.schedules.get = not_served  # type: ignore[method-assign]
+    assert not await operator.status.write(operator.index, "a")
+    assert operator.index.get("a") is not None
 
 
 async def test_at_the_end_each_status_is_tried_once(world: World) -> None:
