@@ -103,9 +103,14 @@ class Condition(KubernetesModel):
     last_transition_time: UtcTime = Field(description="When the status became another one.")
 
 
+def condition_of(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    """The condition of this type, None without one."""
+    return next((each for each in conditions if each.type == type_), None)
+
+
 def with_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
     """The conditions with `new` in its place; its transition time stays where the status did not change."""
-    old = next((each for each in conditions if each.type == new.type), None)
+    old = condition_of(conditions, new.type)
     if old is not None and old.status == new.status:
         new = new.changed(last_transition_time=old.last_transition_time)
     kept = tuple(each for each in conditions if each.type != new.type)

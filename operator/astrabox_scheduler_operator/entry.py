@@ -15,13 +15,15 @@ from astrabox_scheduler_crds.firing import (
     latest_due,
     owed_after_all,
 )
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta, condition_of
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
 
 MAX_GAPS: Final = 8
 """So many are kept apart until they can be told; whatever alternates for longer is told in one."""
+READY: Final = "Ready"
+"""Type of the condition that says whether it can fire."""
 OF_A_DUE_TIME: Final = frozenset({"QuotaExceeded", "CreateForbidden", "CreateRefused"})
 """Reasons of the latest attempt to create a run: it stands in the status until another succeeds."""
 _TICK: Final = timedelta(microseconds=1)
@@ -129,7 +131,7 @@ class Entry:
 
     def _share_trouble(self, status: ScheduleStatus) -> None:
         """What another operator could not create is in trouble whoever tells of it, until one is created."""
-        ready = next((each for each in status.conditions if each.type == "Ready"), None)
+        ready = condition_of(status.conditions, READY)
         if self.trouble is not None or ready is None or status.last_due_time != self.last_due:
             return
         if ready.reason in OF_A_DUE_TIME:

@@ -4,9 +4,8 @@ from datetime import datetime
 
 from astrabox_scheduler_crds.metadata import Condition, with_condition
 from astrabox_scheduler_crds.schedule import ScheduleStatus
-from astrabox_scheduler_operator.entry import Entry, Problem
+from astrabox_scheduler_operator.entry import READY, Entry, Problem
 
-READY = "Ready"
 SUSPENDED = "Suspended"
 _GONE = Problem("Deleted", "AstraBox has deleted this schedule; the object goes after 15 minutes")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta, condition_of
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import status_patch
 from astrabox_scheduler_operator.attendance import Attendance, is_ours
-from astrabox_scheduler_operator.entry import OF_A_DUE_TIME, Entry, Problem
+from astrabox_scheduler_operator.entry import OF_A_DUE_TIME, READY, Entry, Problem
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.schedule_status import READY, status_of
+from astrabox_scheduler_operator.schedule_status import status_of
 
 CONCURRENCY: Final = 4
 MIN_INTERVAL_SECONDS: Final = 1.0
@@ -192,5 +192,5 @@ class StatusWriter:
 
 def _ready(status: ScheduleStatus) -> tuple[str | None, str | None]:
     """Reason and message of the Ready condition."""
-    ready = next((each for each in status.conditions if each.type == READY), None)
+    ready = condition_of(status.conditions, READY)
     return (None, None) if ready is None else (ready.reason, ready.message)

@@ -78,14 +78,14 @@ class Engine:
         """Hand over what has not ended, and leave nothing open; a second call waits for the first."""
         if self._life is not None:
             self._life.stopping = True
-        loop, margin = asyncio.get_running_loop(), self._timing.stop_margin
-        end = loop.time() + self._settings.stop_timeout_seconds + margin
+        margin = self._timing.stop_margin
+        end = monotonic() + self._settings.stop_timeout_seconds + margin
         async with self._changing:
             life = self._life
             if life is not None:
-                await self._end(life)
+                await self._end(life, end)
             await self._schedules.stop()
-            await self._requests.unsaved.stop(min(margin, end - loop.time()))
+            await self._requests.unsaved.stop(min(margin, end - monotonic()))
             await self._second_look.stop()
 
     async def reconcile(self, schedules: Sequence[Schedule]) -> None:
@@ -179,14 +179,13 @@ class Engine:
         _LOG.info("dispatch has begun as %s in namespace %s", keeper.name, api.namespace)
         return life
 
-    async def _end(self, life: _Life) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._settings.stop_timeout_seconds + self._timing.stop_margin
+    async def _end(self, life: _Life, end: float) -> None:
+        """End one life; `end` is the second of `monotonic` by which its Lease is to be free."""
         try:
             await life.dispatcher.drain(self._settings.stop_timeout_seconds)
         finally:
             try:
-                await life.keeper.release(max(1.0, end - loop.time()))
+                await life.keeper.release(max(1.0, end - monotonic()))
             finally:
                 self._life = None
                 await self._store.release()
