@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -57,7 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(*, require_astrabox: bool) -> int:
-    """Run the test; the exit code."""
+    """Run the test; the exit code. SIGTERM ends it, and what it wrote is removed all the same."""
+    if task := asyncio.current_task():
+        # As PID 1 of its container a process without a handler would not even end.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         api = await open_api(ConnectSettings(), role="helm-test")
         try:
@@ -68,6 +72,9 @@ async def run(*, require_astrabox: bool) -> int:
             await api.aclose()
     except (CheckFailedError, ApiError, ConnectError) as error:
         sys.stderr.write(f"FAILED: {error}\n")
+        return 1
+    except asyncio.CancelledError:
+        sys.stderr.write("FAILED: ended from outside, such as by the deadline of its pod\n")
         return 1
     say("passed")
     return 0

@@ -93,7 +93,17 @@ class Helm(helm.Helm):
         text = self.run(
             "template", release, str(chart), *chosen, *flags, given=yaml.safe_dump(dict(values or {}))
         )
-        return [each for each in yaml.safe_load_all(text) if each is not None]
+        return [each for each in yaml.load_all(text, _EachKeyOnce) if each is not None]
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, as Flux and strict API clients do."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        made = super().construct_mapping(node, deep)
+        if len(made) < len(node.value):
+            raise yaml.constructor.ConstructorError(None, None, "a key stands twice", node.start_mark)
+        return made
 
 
 def named(objects: Sequence[Object], kind: str, name: str | None = None) -> Object:

@@ -35,6 +35,8 @@ class Case:
     arguments: tuple[str, ...]
     code: int
     told: str
+    ended: bool = False
+    """Whether it is told to end once its schedule is there, as by the deadline of its pod."""
 
 
 CASES: Mapping[str, Case] = {
@@ -48,6 +50,7 @@ CASES: Mapping[str, Case] = {
         1,
         "FAILED: the due time was skipped, because no AstraBox process is there: set ASTRABOX_SCHEDULER_PROV",
     ),
+    "ended from outside": Case(True, False, (), 1, "FAILED: ended from outside", ended=True),
     "no operator": Case(False, False, (), 1, "FAILED: no operator holds a Lease: look at the log"),
 }
 
@@ -92,7 +95,7 @@ async def played(cluster: Cluster, namespace: str, objects: list[Object], case: 
                 bind_role(cluster, namespace)
                 await stack.enter_async_context(process(operator, namespace))
                 await eventually(lambda: holds_a_lease(api), within=90.0)
-            ended = await run(kubeconfig, case.arguments)
+            ended = await run(kubeconfig, case)
         assert not (await api.schedules.list()).items
         assert not await api.runs.list_unfinished_metadata()
     finally:
@@ -100,15 +103,22 @@ async def played(cluster: Cluster, namespace: str, objects: list[Object], case: 
     return ended
 
 
-async def run(kubeconfig: Path, arguments: tuple[str, ...]) -> tuple[int, str]:
+async def run(kubeconfig: Path, case: Case) -> tuple[int, str]:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", firing_check.__name__, *arguments,
+        sys.executable, "-W", "error", "-m", firing_check.__name__, *case.arguments,
         env=os.environ | {"KUBECONFIG": str(kubeconfig)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
+    output = b""
     try:
-        output, _ = await child.communicate()
+        if case.ended:
+            assert child.stdout is not None
+            while b" is due at " not in output:
+                assert (line := await child.stdout.readline()), output.decode()
+                output += line
+            child.terminate()
+        output += (await child.communicate())[0]
     finally:
         if child.returncode is None:
             child.kill()

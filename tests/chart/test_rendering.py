@@ -277,6 +277,27 @@ def test_what_is_passed_to_the_pod_of_the_test_arrives_there_alone(everything: l
         assert not given["podLabels"].keys() & other["metadata"]["labels"].keys()
 
 
+def test_labels_given_twice_are_rendered_once_and_the_nearer_value_wins(helm: Helm) -> None:
+    near, alert = {"team": "near", "example.com/own": "yes"}, {"severity": "page"}
+    values = ALL_ON | {
+        "podLabels": near,
+        "tests": {"podLabels": near},
+        "metrics": {
+            **ALL_ON["metrics"],
+            "serviceMonitor": {"enabled": True, "labels": near},
+            "prometheusRule": {"enabled": True, "labels": near, "alertLabels": alert},
+            "dashboard": {"enabled": True, "labels": near},
+        },
+    }
+    rendered = helm.render(values)
+    rule = named(rendered, "PrometheusRule")
+    places = [named(rendered, "Deployment")["spec"]["template"], named(rendered, "Pod"), rule]
+    places += [named(rendered, "ServiceMonitor"), named(rendered, "ConfigMap")]
+    assert [each["metadata"]["labels"].items() >= near.items() for each in places] == [True] * 5
+    assert {each["labels"]["severity"] for group in rule["spec"]["groups"] for each in group["rules"]} == {"page"}
+    assert named(rendered, "Deployment")["metadata"]["labels"]["team"] == ALL_ON["commonLabels"]["team"]
+
+
 def test_network_policy_lets_probes_in_and_the_api_server_out(everything: list[Object]) -> None:
     spec = named(everything, "NetworkPolicy", OPERATOR)["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]

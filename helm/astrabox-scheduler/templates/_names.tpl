@@ -51,6 +51,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{- /* Labels, and those of a value; a key in both has the value's, since YAML has each key once. */ -}}
+{{- define "astrabox-scheduler.labelsWith" -}}
+{{- toYaml (merge (deepCopy (default dict (index . 1))) (fromYaml (index . 0))) }}
+{{- end }}
+
 {{- define "astrabox-scheduler.selector" -}}
 app.kubernetes.io/name: {{ include "astrabox-scheduler.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
