@@ -294,7 +294,9 @@ def test_labels_given_twice_are_rendered_once_and_the_nearer_value_wins(helm: He
     places = [named(rendered, "Deployment")["spec"]["template"], named(rendered, "Pod"), rule]
     places += [named(rendered, "ServiceMonitor"), named(rendered, "ConfigMap")]
     assert [each["metadata"]["labels"].items() >= near.items() for each in places] == [True] * 5
-    assert {each["labels"]["severity"] for group in rule["spec"]["groups"] for each in group["rules"]} == {"page"}
+    assert {each["labels"]["severity"] for group in rule["spec"]["groups"] for each in group["rules"]} == {
+        "page"
+    }
     assert named(rendered, "Deployment")["metadata"]["labels"]["team"] == ALL_ON["commonLabels"]["team"]
 
 
