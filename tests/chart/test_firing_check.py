@@ -115,7 +115,8 @@ async def run(kubeconfig: Path, case: Case) -> tuple[int, str]:
         if case.ended:
             assert child.stdout is not None
             while b" is due at " not in output:
-                assert (line := await child.stdout.readline()), output.decode()
+                line = await child.stdout.readline()
+                assert line, output.decode()
                 output += line
             child.terminate()
         output += (await child.communicate())[0]
