@@ -279,7 +279,8 @@ def test_what_is_passed_to_the_pod_of_the_test_arrives_there_alone(everything: l
 
 def test_labels_given_twice_are_rendered_once_and_the_nearer_value_wins(helm: Helm) -> None:
     near, alert = {"team": "near", "example.com/own": "yes"}, {"severity": "page"}
-    values = ALL_ON | {
+    values = {
+        **ALL_ON,
         "podLabels": near,
         "tests": {"podLabels": near},
         "metrics": {
