@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.helm import Helm
+from tests.chart.helm import ALL_ON, Helm, Object
 from tests.chart.promtool import Promtool
 from tools.controlplane import ControlPlane, ControlPlaneError, ensure_binaries
 from tools.controlplane.recipe import ALERTS
@@ -38,6 +38,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def helm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Each of the two versions."""
     return _of(request.param, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def rendered(helm: Helm) -> list[Object]:
+    """The chart with its defaults."""
+    return helm.render()
+
+
+@pytest.fixture(scope="module")
+def everything(helm: Helm) -> list[Object]:
+    """The chart with each part of it."""
+    return helm.render(ALL_ON)
 
 
 @pytest.fixture(scope="session")
