@@ -23,12 +23,19 @@ READY_SECONDS = 15.0  # 6 s on two idle cores; the goal is 7
 CALLER = """
 import time
 from pathlib import Path
+from tools.controlplane.errors import ControlPlaneError
 from tools.node import Node
 node = Node().start()
 node.load_image(Path({image!r}))
 {more}
 print(node.keeper_pid, node.directory, flush=True)
-time.sleep(600)
+try:
+    while True:
+        node.check()
+        time.sleep(0.1)
+except ControlPlaneError as error:
+    print(error, flush=True)
+    time.sleep(600)
 """
 CLIENT = """
 import json, os, ssl, urllib.request
@@ -154,18 +161,25 @@ def test_a_second_node_runs_beside_the_first(node: Node, image: Path) -> None:
     assert node.kubectl("get", "pods", "-o", "name") == "pod/ends\n"
 
 
-def kill(caller: int, _keeper: int) -> None:
-    os.kill(caller, signal.SIGKILL)
+def kill(caller: subprocess.Popen[str], _keeper: int) -> None:
+    caller.kill()
 
 
-def kill_both(caller: int, keeper: int) -> None:
+def kill_both(caller: subprocess.Popen[str], keeper: int) -> None:
     os.kill(keeper, signal.SIGKILL)
-    os.kill(caller, signal.SIGKILL)
+    caller.kill()
 
 
-@pytest.mark.parametrize("end", [kill, kill_both])
+def kill_the_keeper(caller: subprocess.Popen[str], keeper: int) -> None:
+    os.kill(keeper, signal.SIGKILL)
+    assert caller.stdout is not None
+    assert caller.stdout.readline().endswith("stay until `python -m tools.node down`\n")
+    caller.kill()
+
+
+@pytest.mark.parametrize("end", [kill, kill_both, kill_the_keeper])
 def test_what_a_killed_owner_leaves_is_removed(
-    untouched: None, image: Path, end: Callable[[int, int], None]
+    untouched: None, image: Path, end: Callable[[subprocess.Popen[str], int], None]
 ) -> None:
     run = f"node.kubectl('run', 'stays', '--image={BUSYBOX}', '--command', '--', 'sleep', '600')\n"
     run += "node.kubectl('wait', '--for=condition=Ready', 'pod/stays', '--timeout=60s')"
@@ -180,7 +194,7 @@ def test_what_a_killed_owner_leaves_is_removed(
         keeper, name = caller.stdout.readline().split()
         directory = Path(name)
         traces = traces_of(int(keeper), directory)
-        end(caller.pid, int(keeper))
+        end(caller, int(keeper))
     if end is kill:
         deadline = time.monotonic() + 10
         while directory.exists() and time.monotonic() < deadline:  # the keeper is at it
@@ -190,7 +204,7 @@ def test_what_a_killed_owner_leaves_is_removed(
     done = subprocess.run(
         [sys.executable, "-m", "tools.node", "down"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert (f"removed {directory}" in done.stdout) is (end is kill_both)
+    assert (f"removed {directory}" in done.stdout) is (end is not kill)
     gone(traces, directory)
 
 

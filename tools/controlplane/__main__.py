@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 
 from tools.controlplane.binaries import binary_folder, ensure_binaries, missing_binaries
@@ -63,7 +64,7 @@ def _up() -> int:
 
 def _print_usage(cluster: Cluster, seconds: float) -> None:
     print(f"# {cluster.url} is ready ({seconds:.1f} s); its files are in {cluster.directory}")
-    print(f"export KUBECONFIG={cluster.kubeconfig}")
+    print(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     print(f"# in another shell, for example: {cluster.kubectl_path} get namespaces")
     print("# Ctrl-C here ends it and removes its files", flush=True)
 

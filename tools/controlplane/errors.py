@@ -19,6 +19,10 @@ class StartError(ControlPlaneError):
     """etcd or kube-apiserver ended early or did not become ready in time."""
 
 
+class KeeperGoneError(StartError):
+    """The process that keeps the components has ended, and they with it."""
+
+
 class PortTakenError(StartError):
     """Another process took a port between our choosing and binding it."""
 

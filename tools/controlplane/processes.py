@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.controlplane.errors import StartError
+from tools.controlplane.errors import KeeperGoneError, StartError
 
 _CLOSE_TIMEOUT = 30.0
 
@@ -139,14 +139,14 @@ class Processes:
                 self._keeper.stdin.write(json.dumps(request).encode() + b"\n")
                 self._keeper.stdin.flush()
             except (BrokenPipeError, ValueError) as error:
-                raise StartError("the control plane has been stopped; start another one") from error
+                raise KeeperGoneError("the control plane has been stopped; start another one") from error
             return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self._keeper.stdout is not None
         line = self._keeper.stdout.readline()
         if not line:
-            raise StartError(
+            raise KeeperGoneError(
                 "the keeper of the control plane ended early; is the temporary folder (TMPDIR) full?"
             )
         answer: dict[str, Any] = json.loads(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def _up() -> int:
 
 def _print_usage(node: Node, seconds: float) -> None:
     print(f"# the node is ready ({seconds:.1f} s); its files and logs are in {node.directory}")
-    print(f"export KUBECONFIG={node.kubeconfig}")
+    print(f"export KUBECONFIG={shlex.quote(str(node.kubeconfig))}")
     print(f"# in another shell, for example: {node.kubectl_path} get pods -A")
     print("# images:            python -m tools.node load IMAGE.tar  (imagePullPolicy must not be Always)")
     print(f"# pods and services: {' '.join(node.inside)} wget -qO- http://ADDRESS")

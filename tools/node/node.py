@@ -10,7 +10,7 @@ from typing import Any, Self
 from tools.controlplane.api import answers_ok
 from tools.controlplane.binaries import ensure_binaries
 from tools.controlplane.cluster import Cluster
-from tools.controlplane.errors import StartError
+from tools.controlplane.errors import KeeperGoneError, StartError
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.processes import Processes
 from tools.controlplane.progress import Progress
@@ -139,7 +139,13 @@ class Node(Cluster):
 
     def check(self) -> None:
         """Raise `StartError` with the end of the log if a component has ended by itself."""
-        self._started.check()
+        try:
+            self._started.check()
+        except KeeperGoneError as error:
+            raise KeeperGoneError(
+                "the processes of the node have been killed; its files and control groups stay until "
+                "`python -m tools.node down`"
+            ) from error
 
     @property
     def _started(self) -> ControlPlane:
