@@ -18,7 +18,7 @@ help:  ## list the commands
 setup: $(STAMP)  ## make the virtual environment from the lock file
 
 $(STAMP): requirements/dev.lock pyproject.toml contract/pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"Python 3.11 or newer is needed, {sys.executable} is {v.major}.{v.minor}: set PYTHON=")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"Python 3.11 or newer is needed, {sys.executable} is {v.major}.{v.minor}: set PYTHON=, such as PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
 	  echo "No virtual environment could be made: on Debian and Ubuntu install python3-venv." >&2; exit 1; }
 	@echo "Installing the locked packages into $(VENV) (about a minute the first time)"
@@ -48,10 +48,12 @@ chart: $(STAMP)  ## the Helm chart, rendered and installed by Helm 3 and 4, its 
 	$(BIN)/pytest tests/chart -m "chart and not slow" --numprocesses 2 --dist loadscope
 
 node: $(STAMP)  ## a real Kubernetes node with pods, in namespaces of its own, until Ctrl-C (root; Debian packages)
+	@$(BIN)/python -m tools.node check
 	@$(BIN)/python -m tools.controlplane build --node >/dev/null
 	@$(BIN)/python -m tools.node up
 
 test-node: $(STAMP)  ## start such nodes, run pods, and see that nothing of them stays (root)
+	@$(BIN)/python -m tools.node check
 	@$(BIN)/python -m tools.controlplane build --node >/dev/null
 	$(BIN)/pytest tests/node -m node
 

@@ -24,7 +24,7 @@ from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import PRESENCE_SETTLE, SkipReason
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import scheduled_run_name
-from astrabox_scheduler_crds.run import RunInvocation
+from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
 
 NOTICE: Final = timedelta(seconds=10)
@@ -189,7 +189,8 @@ async def check_run(api: SchedulerApi, name: str, due: datetime) -> None:
         # It may have all its slots taken: no fault of what is tested here.
         say(f"{error} within {FINISHED_SECONDS:.0f} s")
     else:
-        say(f"AstraBox has dispatched it: {run.status.phase}, as it knows no such Deployment")
+        why = ", as it knows no such Deployment" if run.status.phase is Phase.FAILED else ""
+        say(f"AstraBox has dispatched it: {run.status.phase}{why}")
 
 
 async def within(seconds: float, question: Callable[[], Awaitable[T | None]], advice: str) -> T:

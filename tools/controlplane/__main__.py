@@ -65,7 +65,8 @@ def _up() -> int:
 def _print_usage(cluster: Cluster, seconds: float) -> None:
     print(f"# {cluster.url} is ready ({seconds:.1f} s); its files are in {cluster.directory}")
     print(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
-    print(f"# in another shell, for example: {cluster.kubectl_path} get namespaces")
+    print(f"export PATH={shlex.quote(str(cluster.kubectl_path.parent))}:$PATH")
+    print("# in another shell, for example: kubectl get namespaces")
     print("# Ctrl-C here ends it and removes its files", flush=True)
 
 

@@ -128,9 +128,10 @@ class Story:
         runs = await self._runs()
         screen.check(
             holds=[run.run_id for run in runs] == before and all(run.status == "completed" for run in runs),
-            claim="its history stays, newest first",
+            claim="its history stays, and AstraBox gets it newest first",
             seen=f"{len(runs)} runs: {', '.join(run.trigger for run in runs)}",
         )
+        screen.say("kubectl can only sort the other way round:")
         oldest_first = "--sort-by=.spec.createdBy.at"
         screen.show(f"kubectl get runinv {oldest_first}", self._stage.kubectl("get", "runinv", oldest_first))
 

@@ -41,7 +41,16 @@ def missing_packages(path: str = SEARCH) -> list[str]:
 
 def check_machine() -> None:
     """Raise `MachineError`, with what to do, if a node cannot run here."""
-    if complaint := machine_complaint(sys.platform, os.geteuid(), missing_packages()):
+    _refuse(missing_packages())
+
+
+def check_user() -> None:
+    """Raise `MachineError` if nodes of this machine cannot be looked after; that takes no packages."""
+    _refuse(())
+
+
+def _refuse(missing: Collection[str]) -> None:
+    if complaint := machine_complaint(sys.platform, os.geteuid(), missing):
         raise MachineError(complaint)
 
 

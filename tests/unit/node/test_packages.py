@@ -49,3 +49,12 @@ def test_missing_packages_are_printed_for_apt(
     monkeypatch.setattr(command, "missing_packages", lambda: ["runc", "buildah"])
     assert command.main(["packages"]) == 0
     assert capsys.readouterr().out == "runc\nbuildah\n"
+
+
+@pytest.mark.parametrize("given", [["check"], ["down"], ["load", "image.tar"]])
+def test_a_user_without_rights_is_told_so_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert command.main(given) == 1
+    assert "needs root" in capsys.readouterr().err
