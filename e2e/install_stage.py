@@ -159,6 +159,7 @@ def own_values(stage: InstallStage) -> dict[str, str]:
         "SERVICE_ACCOUNT": "astrabox",
         "ASTRABOX_IMAGE": BEFORE,
         "ASTRABOX_PINS": "none",
+        "REVISION": "1",
         "ASTRABOX_PODS": ASTRABOX_PODS,
         "ASTRABOX_REPLICAS": str(HOSTS),
         "REGISTRY": REGISTRY,
