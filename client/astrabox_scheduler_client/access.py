@@ -11,6 +11,7 @@ from astrabox_scheduler_crds.metadata import KubernetesModel
 from astrabox_scheduler_crds.permissions import Permission
 
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_WHO: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class _ReviewStatus(KubernetesModel):
@@ -21,12 +22,30 @@ class _Review(KubernetesModel):
     status: _ReviewStatus
 
 
+class _UserInfo(KubernetesModel):
+    username: str
+
+
+class _SelfStatus(KubernetesModel):
+    user_info: _UserInfo
+
+
+class _Self(KubernetesModel):
+    status: _SelfStatus
+
+
 class Access:
-    """Questions about our own rights in one namespace; no right is needed to ask."""
+    """Questions about ourselves and our rights in one namespace; no right is needed to ask."""
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
         self._namespace = namespace
+
+    async def account(self) -> str:
+        """Who we are to the API server: `system:serviceaccount:astrabox:default`. Raises ApiError."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answer = await self._transport.request("POST", _WHO, body=json.dumps(review).encode())
+        return read_answer(_Self, answer, _WHO).status.user_info.username
 
     async def denied(self, permissions: Iterable[Permission]) -> list[Permission]:
         """Those of `permissions` that we do not have, in their order. Raises ApiError."""

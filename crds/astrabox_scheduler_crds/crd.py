@@ -15,8 +15,8 @@ from astrabox_scheduler_crds.run import FINISHED, Phase, RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 
 APPLY_DEFINITIONS: Final = (
-    "upgrade the chart to this release with crds.install=true, or, where the definitions are not the "
-    "chart's, run `kubectl apply -f crds/manifests` of this release"
+    "install the chart of this release, or upgrade to it, with crds.install=true, or, where the "
+    "definitions are not the chart's, run `kubectl apply -f crds/manifests` of this release"
 )
 
 

@@ -25,6 +25,15 @@ class Permission:
         return f"{self.verb} {self.resource}.{self.group}" if self.group else f"{self.verb} {self.resource}"
 
 
+def by_resource(permissions: Iterable[Permission]) -> list[str]:
+    """One text for each resource, in their order: `get, list runinvocations.scheduler.astrabox.io`."""
+    verbs: dict[str, list[str]] = {}
+    for each in permissions:
+        verb, _, resource = str(each).partition(" ")
+        verbs.setdefault(resource, []).append(verb)
+    return [f"{', '.join(found)} {resource}" for resource, found in verbs.items()]
+
+
 def _permissions(group: str, resource: str, verbs: str) -> tuple[Permission, ...]:
     return tuple(Permission(group, resource, verb) for verb in verbs.split())
 

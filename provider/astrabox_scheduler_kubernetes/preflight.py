@@ -11,7 +11,7 @@ from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, Unauthorized, Unreachable
 from astrabox_scheduler_crds.crd import lacking_fields
 from astrabox_scheduler_crds.labels import ROLE_LABEL
-from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS
+from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, by_resource
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from astrabox_scheduler_kubernetes.store import Store
 
@@ -94,12 +94,15 @@ async def _rights(api: SchedulerApi) -> list[str]:
     denied = await api.access.denied(PROVIDER_PERMISSIONS)
     if not denied:
         return []
-    lines = [f"the account may not {each} in namespace {api.namespace}" for each in denied]
+    account = await api.access.account()
+    lines = [
+        f"the account {account} may not {each} in namespace {api.namespace}" for each in by_resource(denied)
+    ]
     kubectl = f"kubectl -n {api.namespace}"
     hint = (
-        "to grant these rights, name the account in astrabox.serviceAccounts of the chart's values and run "
-        "`helm upgrade`; or bind it to the Role for AstraBox of the chart or of deploy/rbac.yaml, whose name "
-        f"ends with -provider (`{kubectl} get roles`): `{kubectl} create rolebinding <a name> "
+        "to grant these rights, name the account in astrabox.serviceAccounts of the chart's values and "
+        "install the chart, or upgrade it; or bind it to the Role for AstraBox of the chart or of "
+        f"deploy/rbac.yaml, whose name ends with -provider (`{kubectl} get roles`): `{kubectl} create rolebinding <a name> "
         "--role=<that Role> --serviceaccount=<its namespace>:<its name>`"
     )
     return [*lines, hint]

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from astrabox.seams.scheduler import SchedulerConfigurationError
-from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, Permission, role_rules
+from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, Permission, by_resource, role_rules
 from astrabox_scheduler_kubernetes import KubernetesSchedulerProvider
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from tests.apiserver.provider.handlers import Instant, rule
 from tests.apiserver.provider.scenery import QUICK, Place
 from tests.apiserver.provider.stored import names
 from tools.controlplane import Cluster
+
+ACCOUNT = "system:serviceaccount:{}:astrabox"
 
 
 def grant(cluster: Cluster, namespace: str, permissions: tuple[Permission, ...]) -> None:
@@ -56,8 +58,11 @@ async def test_everything_that_is_missing_is_said_at_once(
     variables = account(control_plane, namespace) | {f"{PREFIX}CONCURRENCY": "many"}
     lines = problems(variables)
     assert any(line.startswith(f"{PREFIX}CONCURRENCY='many'") for line in lines)
-    for permission in PROVIDER_PERMISSIONS:
-        assert f"the account may not {permission} in namespace {namespace}" in lines
+    told = [line for line in lines if " may not " in line]
+    assert told == [
+        f"the account {ACCOUNT.format(namespace)} may not {each} in namespace {namespace}"
+        for each in by_resource(PROVIDER_PERMISSIONS)
+    ]
     (hint,) = [line for line in lines if "to grant these rights" in line]
     assert "name the account in astrabox.serviceAccounts of the chart's values" in hint
     assert f"`kubectl -n {namespace} create rolebinding " in hint
@@ -82,7 +87,7 @@ async def test_each_right_that_is_missing_is_named(
         grant(control_plane, namespace, tuple(each for each in PROVIDER_PERMISSIONS if each != missing))
         lines = problems(variables)
         assert [line for line in lines if "may not" in line] == [
-            f"the account may not {missing} in namespace {namespace}"
+            f"the account {ACCOUNT.format(namespace)} may not {missing} in namespace {namespace}"
         ]
     grant(control_plane, namespace, PROVIDER_PERMISSIONS)
     timing = replace(QUICK, recently=0.0)

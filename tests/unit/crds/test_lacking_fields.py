@@ -40,8 +40,8 @@ def test_a_definition_that_is_older_is_named_with_what_it_lacks() -> None:
     assert lacking == Lacking(RUNS, ("spec.createdBy.at", "status.releases"))
     assert str(lacking) == (
         f"the CustomResourceDefinition {RUNS} is older and lacks spec.createdBy.at, status.releases: "
-        "upgrade the chart to this release with crds.install=true, or, where the definitions are not the "
-        "chart's, run `kubectl apply -f crds/manifests` of this release"
+        "install the chart of this release, or upgrade to it, with crds.install=true, or, where the "
+        "definitions are not the chart's, run `kubectl apply -f crds/manifests` of this release"
     )
 
 

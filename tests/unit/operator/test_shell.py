@@ -164,7 +164,10 @@ async def test_the_start_waits_and_says_once_what_for(caplog: pytest.LogCaptureF
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 4
     assert "does not answer" in told[0]
-    assert "not installed: upgrade the chart to this release with crds.install=true" in told[1]
+    assert (
+        "not installed: install the chart of this release, or upgrade to it, with crds.install=true"
+        in told[1]
+    )
     assert "create runinvocations.scheduler.astrabox.io" in told[2]
     assert "with rbac.create=true" in told[2]
     assert "`kubectl -n space create rolebinding " in told[2]
