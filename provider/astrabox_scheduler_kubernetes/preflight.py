@@ -103,7 +103,8 @@ async def _rights(api: SchedulerApi) -> list[str]:
         "to grant these rights, name the account in astrabox.serviceAccounts of the chart's values and "
         "install the chart, or upgrade it; or bind it to the Role for AstraBox of the chart or of "
         f"deploy/rbac.yaml, whose name ends with -provider (`{kubectl} get roles`): "
-        f"`{kubectl} create rolebinding <a name> --role=<that Role> --serviceaccount=<its namespace>:<its name>`"
+        f"`{kubectl} create rolebinding <a name> --role=<that Role> "
+        "--serviceaccount=<its namespace>:<its name>`"
     )
     return [*lines, hint]
 
