@@ -187,6 +187,8 @@ def _kind(status: int, reason: str, answer: Mapping[str, Any]) -> tuple[type[Api
         kind = NotServed
     elif status == HTTPStatus.FORBIDDEN:
         kind, told = _forbidden(message)
+    elif status == HTTPStatus.TOO_MANY_REQUESTS and "storage is (re)initializing" in message:
+        told = "the API server is still preparing this resource"
     elif reason == "Expired":
         kind = Gone
     elif _STORE_TOO_LARGE.search(message) or "FieldValueTooLong" in _cause_reasons(answer):

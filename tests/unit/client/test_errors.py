@@ -101,6 +101,11 @@ def test_the_right_that_is_missing_and_the_quota_that_is_used_up_are_told() -> N
     assert "exceeded quota: runs, requested: count/x=1, used: count/x=3, limited: count/x=3" in str(error)
 
 
+def test_a_definition_that_was_just_installed_is_told() -> None:
+    body = status_object(429, "TooManyRequests", "storage is (re)initializing")
+    assert "still preparing this resource" in str(error_of("GET", "/p", 429, json.dumps(body).encode()))
+
+
 def test_a_text_is_bounded() -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "f" * 5000}] * 50
     body = status_object(422, "R" * 5000, "exceeded quota: " + "q" * 5000, causes=causes)
