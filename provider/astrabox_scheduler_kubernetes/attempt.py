@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
 from astrabox_scheduler_client.errors import (
@@ -47,13 +48,23 @@ from astrabox_scheduler_kubernetes.calls import CallFailedError, Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Dropped, Recorder, RunStore
 from astrabox_scheduler_kubernetes.suspects import Suspects, Trial
-from astrabox_scheduler_kubernetes.telling import Told
+from astrabox_scheduler_kubernetes.telling import Told, Trouble, said
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _START_MAX_AGE = timedelta(seconds=START_MAX_AGE_SECONDS)
 _TRIES = 4
+
+
+def _taking_back() -> Trouble:
+    return Trouble("the claim of run {} cannot be taken back", "claims of runs can be taken back again")
+
+
+def _looking() -> Trouble:
+    return Trouble(
+        "the schedule of run {} cannot be looked at", "the schedules of runs can be looked at again"
+    )
 
 
 class Fence(Protocol):
@@ -96,6 +107,8 @@ class Desk:
     timing: Timing
     stopping: Callable[[], bool]
     told: Told = field(default_factory=Told)
+    taking_back: Trouble = field(default_factory=_taking_back)
+    looking: Trouble = field(default_factory=_looking)
 
 
 class Attempt:
@@ -127,13 +140,14 @@ class Attempt:
             _LOG.info("run %s is dropped: %s", self.entry.name, why)
             return None
         except ApiError as error:
+            name = self.entry.name
+            version = self.entry.version if self.run is None else self.run.metadata.resource_version
+            told = partial(self._desk.told.level, name=name, version=version, about=type(error))
             if error.permanent or isinstance(error, MalformedAnswer):
                 self.lost = True  # the sweep takes it up again as long as it is ours
-                version = self.entry.version if self.run is None else self.run.metadata.resource_version
-                level = self._desk.told.level(logging.ERROR, self.entry.name, version, type(error))
-                _LOG.log(level, "run %s cannot be read or written: %s", self.entry.name, error)
+                _LOG.log(told(logging.ERROR), "run %s cannot be read or written: %s", name, said(error))
                 return None
-            _LOG.warning("run %s waits, its state cannot be read: %s", self.entry.name, error)
+            _LOG.log(told(logging.WARNING), "run %s waits, its state cannot be read: %s", name, error)
             return self._now() + timedelta(seconds=max(self._desk.timing.recheck, error.retry_after or 0.0))
 
     async def hand_over(self) -> None:
@@ -178,23 +192,24 @@ class Attempt:
         """
         if not self.untouched or self.run is None or self.run.status.finished:
             return
+        with self._desk.taking_back.of(self.entry.name) as failed:
+            await self._take_back(self.run if self.run.status == self._claim else None, failed)
+
+    async def _take_back(self, run: RunInvocation | None, failed: Callable[[Exception], None]) -> None:
         pauses = Pauses(self._desk.timing)
-        run = self.run if self.run.status == self._claim else None
         while True:
             try:
                 run = run or await self._desk.runs.get(self.entry.name)
                 if run.status == self._claim:
                     self.run = await self._freed(run)
                     _LOG.info("run %s was claimed and not started: the claim is taken back", self.entry.name)
-            except Conflict:
-                run = None
-                continue
             except ApiError as error:
-                if error.permanent and not isinstance(error, (Forbidden, NotServed)):
+                if error.permanent and not isinstance(error, (Conflict, Forbidden, NotServed)):
                     if not isinstance(error, NotFound):
                         _LOG.warning("the claim of run %s cannot be taken back: %s", self.entry.name, error)
                     return
                 run = None
+                failed(error)
                 await asyncio.sleep(pauses.next(error.retry_after))
                 continue
             return
@@ -316,16 +331,18 @@ class Attempt:
     async def _still_enabled_for_sure(self) -> bool:
         """The same once the run is claimed: from then on it must not be let go without an answer."""
         pauses = Pauses(self._desk.timing)
-        while True:
-            try:
-                if not await self._still_enabled():
-                    return False
-            except ApiError as error:
-                self._before_call(begins=False)
-                await asyncio.sleep(pauses.next(error.retry_after))
-                continue
-            if self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE:
-                return True
+        with self._desk.looking.of(self.entry.name) as failed:
+            while True:
+                try:
+                    if not await self._still_enabled():
+                        return False
+                except ApiError as error:
+                    self._before_call(begins=False)
+                    failed(error)
+                    await asyncio.sleep(pauses.next(error.retry_after))
+                    continue
+                if self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE:
+                    return True
 
     async def _cancel(self, why: Cancellation) -> None:
         await self._save(lambda status: with_cancellation(status, why, self._now()))

@@ -16,7 +16,7 @@ from astrabox_scheduler_kubernetes.attempt import Attempt, Desk, HandedOver
 from astrabox_scheduler_kubernetes.drain import Drain
 from astrabox_scheduler_kubernetes.intake import Intake, Term
 from astrabox_scheduler_kubernetes.takeover import Providers, Takeover
-from astrabox_scheduler_kubernetes.telling import trace_of
+from astrabox_scheduler_kubernetes.telling import Trouble, trace_of
 from astrabox_scheduler_kubernetes.waiting import Entry, Waiting, progress_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -47,6 +47,9 @@ class Dispatcher:
         self._decided = decided
         self._intake = Intake(runs, desk.timing, self.take, self._gone, desk.told)
         self._takeover = Takeover(runs, providers, desk.clock, self, current=self._term, told=desk.told)
+        self._sweeping = Trouble(
+            "unfinished runs cannot be looked through", "unfinished runs can be looked through again"
+        )
         self._waiting = Waiting()
         self._in_progress: dict[str, tuple[Attempt, asyncio.Task[None]]] = {}
         self._ended: dict[str, None] = {}
@@ -150,16 +153,14 @@ class Dispatcher:
         self._work.set()
 
     async def _sweeps(self) -> None:
-        failing = False
         while True:
             self._sweep_now.clear()
             try:
                 await self._takeover.sweep()
-                failing = False
             except ApiError as error:
-                if not failing:
-                    _LOG.warning("unfinished runs cannot be looked through, trying on: %s", error)
-                failing = True
+                self._sweeping.failed(error)
+            else:
+                self._sweeping.worked()
             try:
                 async with asyncio.timeout(self._timing.sweep):
                     await self._sweep_now.wait()

@@ -4,18 +4,25 @@ Their texts are shown to users of AstraBox's API, so they say what was not done 
 nothing about the engine; the original is chained for the logs.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from pydantic import ValidationError
 
-from astrabox_scheduler_client.errors import ApiError, ConnectError, QuotaExceeded, TooLarge
+from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, QuotaExceeded, TooLarge
 from astrabox_scheduler_crds.deletion import DELETED_KEPT
 from astrabox_scheduler_crds.payload import PayloadError
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduleCapacityExceeded, SchedulerUnavailable
+from astrabox_scheduler_kubernetes.telling import said
 
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _ROOM_AFTER = DELETED_KEPT // timedelta(minutes=1)
+_NOT_PERMITTED = (
+    "the scheduler lacks a right that this takes. Trying again does not help: an operator has to grant it, "
+    "AstraBox's log says which and how."
+)
 STORE_ERRORS = (ApiError, ConnectError, ValidationError, OSError, TimeoutError)
 """Everything by which a store can fail; anything else is a fault of this program and stays visible."""
 
@@ -29,6 +36,9 @@ def in_seam_words(outcome: str) -> Iterator[None]:
         raise InvalidSchedule(f"{outcome}: {error}.") from error
     except (QuotaExceeded, TooLarge) as error:
         raise capacity_exceeded(outcome, error) from error
+    except Forbidden as error:
+        _LOG.warning("%s: %s", outcome, said(error))
+        raise SchedulerUnavailable(f"{outcome}: {_NOT_PERMITTED}") from error
     except STORE_ERRORS as error:
         raise unavailable(outcome) from error
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from astrabox_scheduler_client.errors import ApiError, Gone, MalformedAnswer
+from astrabox_scheduler_client.errors import ApiError, MalformedAnswer, Unreachable
 from astrabox_scheduler_client.runs import Runs, assigned_to
 from astrabox_scheduler_crds.run import RunInvocation
-from astrabox_scheduler_kubernetes.telling import Told
+from astrabox_scheduler_kubernetes.telling import Told, Trouble
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -39,7 +39,7 @@ class Intake:
         self._take = take
         self._gone = gone
         self._told = told
-        self._failing = False
+        self._watching = Trouble("runs cannot be watched", "runs can be watched again")
 
     async def follow(self, term: Term) -> None:
         """Go on until cancelled, whatever fails."""
@@ -47,12 +47,8 @@ class Intake:
         while True:
             try:
                 await self._list_and_watch(term, pauses)
-            except Gone:
-                _LOG.debug("the watch is too old, the runs are listed again")
             except ApiError as error:
-                if not self._failing:
-                    _LOG.warning("runs cannot be watched, trying on: %s", error)
-                self._failing = True
+                self._watching.failed(error)
                 await asyncio.sleep(pauses.next(error.retry_after))
 
     async def _list_and_watch(self, term: Term, pauses: Pauses) -> None:
@@ -60,18 +56,39 @@ class Intake:
         for run in listing.items:
             self._take(run, term)
         version = listing.resource_version
-        pauses.reset()
-        self._failing = False
         while True:
-            version = await self._watch(term, version)
+            version = await self._watch(term, version, pauses)
 
-    async def _watch(self, term: Term, version: str) -> str:
-        """Follow one watch to its end; the version where the next one goes on."""
+    async def _watch(self, term: Term, version: str, pauses: Pauses) -> str:
+        """Follow one watch to its end; the version where the next one goes on.
+
+        Only here, not with the list, is it known that things go well: runs may be listed, and each watch
+        refused, or broken at once by what lies between.
+        """
+        loop = asyncio.get_running_loop()
+        begun, version_before = loop.time(), version
+        try:
+            version = await self._take_events(term, version, pauses)
+        finally:
+            lasted = loop.time() - begun >= self._timing.longest_pause
+            if lasted:
+                pauses.reset()
+        if not lasted and version == version_before:
+            raise Unreachable("the watch of runs has ended at once", reason="Ended")
+        self._works(pauses)
+        return version
+
+    def _works(self, pauses: Pauses) -> None:
+        pauses.reset()
+        self._watching.worked()
+
+    async def _take_events(self, term: Term, version: str, pauses: Pauses) -> str:
         events = self._runs.watch(
             assigned_to(term.assignee), version, self._timing.watch, self._timing.watch_idle
         )
         async with aclosing(events):
             async for event in events:
+                self._works(pauses)
                 version = event.resource_version or version
                 if event.type == "DELETED":
                     self._gone(event.name)

@@ -29,11 +29,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import ApiError, QuotaExceeded, TooLarge
+from astrabox_scheduler_client.errors import ApiError, Forbidden, QuotaExceeded, TooLarge
 from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
+from astrabox_scheduler_kubernetes.errors import in_seam_words
 from astrabox_scheduler_kubernetes.rules import Wanted, applied_recently, desired, differs, wanted
 from astrabox_scheduler_kubernetes.seam import (
     InvalidSchedule,
@@ -219,9 +220,17 @@ class Reconcile:
             if failed:
                 names = ", ".join(f"{each:.100}" for each in list(failed)[:_NAMED])
                 more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-                raise kind(f"The schedules of Deployment {names}{more} {outcome}") from next(
-                    iter(failed.values())
-                )
+                who, errors = f"The schedules of Deployment {names}{more}", list(failed.values())
+                _raise_refusal(f"{who} could not be stored", errors)
+                raise kind(f"{who} {outcome}") from errors[0]
+
+
+def _raise_refusal(outcome: str, errors: Iterable[Exception]) -> None:
+    """Raise what AstraBox is told where one of the errors is that a right is lacking."""
+    for error in errors:
+        if isinstance(error, Forbidden) and not isinstance(error, QuotaExceeded):
+            with in_seam_words(outcome):
+                raise error
 
 
 def _kind(error: Exception) -> type[Exception]:

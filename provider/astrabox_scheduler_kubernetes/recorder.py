@@ -5,6 +5,7 @@ Nothing here calls AstraBox: a write that fails is repeated alone, never the cal
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, Forbidden, NotFound, NotServed
@@ -12,6 +13,7 @@ from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import RunInvocation, RunStatus
 from astrabox_scheduler_crds.transitions import TransitionError, status_patch
+from astrabox_scheduler_kubernetes.telling import Trouble
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
 
@@ -44,6 +46,7 @@ class Recorder:
     def __init__(self, runs: RunStore, timing: Timing) -> None:
         self._runs = runs
         self._timing = timing
+        self._saving = Trouble("the state of run {} cannot be saved", "the states of runs can be saved again")
 
     async def save(self, run: RunInvocation, change: Change) -> RunInvocation:
         """Write `change` and return the run as it is then; tries until it is known what became of it.
@@ -51,23 +54,28 @@ class Recorder:
         Raises Dropped if the run was deleted, has ended or has another assignee by then. A version
         that is old for another reason (somebody labelled the run) is read again and written on.
         """
-        pauses = Pauses(self._timing)
+        with self._saving.of(run.metadata.name) as failed:
+            return await self._save(run, change, _Again(Pauses(self._timing), failed))
+
+    async def _save(self, run: RunInvocation, change: Change, again: "_Again") -> RunInvocation:
         wanted = _changed(run, change)
         while True:
             try:
                 return await self._write(run, wanted)
             except NotFound as error:
                 raise Dropped("it was deleted") from error
-            except Conflict:
-                again = await self._read_again(run, pauses)
-                if _holds(again.status, run.status, wanted):
-                    return again  # an earlier try was carried out, only its answer was lost
-                run = _still_ours(again, run)
+            except Conflict as error:
+                found = await self._read_again(run, again)
+                if _holds(found.status, run.status, wanted):
+                    return found  # an earlier try was carried out, only its answer was lost
+                if found.metadata.resource_version == run.metadata.resource_version:
+                    await again.after(error)  # refused, and not for an old version
+                run = _still_ours(found, run)
                 wanted = _changed(run, change)
             except ApiError as error:
                 if error.permanent and not isinstance(error, (Forbidden, NotServed)):
                     raise
-                await asyncio.sleep(pauses.next(error.retry_after))
+                await again.after(error)
 
     async def unassign(self, name: str, version: str | None) -> bool:
         """Take the assignee's label off, so that others take the run; False if it has another version by now.
@@ -85,14 +93,27 @@ class Recorder:
         name, version = run.metadata.name, run.metadata.resource_version
         return run.changed(metadata=await self._runs.patch_status(name, patch, version), status=wanted)
 
-    async def _read_again(self, run: RunInvocation, pauses: Pauses) -> RunInvocation:
+    async def _read_again(self, run: RunInvocation, again: "_Again") -> RunInvocation:
         while True:
             try:
                 return await self._runs.get(run.metadata.name)
             except NotFound as error:
                 raise Dropped("it was deleted") from error
             except ApiError as error:
-                await asyncio.sleep(pauses.next(error.retry_after))
+                await again.after(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """The tries of one save."""
+
+    pauses: Pauses
+    failed: Callable[[Exception], None]
+
+    async def after(self, error: ApiError) -> None:
+        """Tell the failure, and wait before the next try."""
+        self.failed(error)
+        await asyncio.sleep(self.pauses.next(error.retry_after))
 
 
 def _changed(run: RunInvocation, change: Change) -> RunStatus:

@@ -15,6 +15,7 @@ from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import put_back
 from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.telling import Trouble
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.writing import Trail, mark_of, read
 
@@ -28,6 +29,10 @@ class Restorer:
         self._store = store
         self._timing = timing
         self._doubts: dict[str, tuple[Trail, asyncio.Task[None]]] = {}
+        self._restoring = Trouble(
+            "schedule {}: the old state cannot be put back",
+            "the old states of schedules can be put back again",
+        )
 
     def __len__(self) -> int:
         return len(self._doubts)
@@ -62,14 +67,17 @@ class Restorer:
         loop = asyncio.get_running_loop()
         pauses = Pauses(self._timing)
         begun = loop.time()
-        while True:
-            try:
-                async with self._store.use() as api:
-                    if await self._step(api, name, trail, over=loop.time() - begun > self._timing.straggle):
-                        break
-                await asyncio.sleep(pauses.next())
-            except (ApiError, ConnectError) as error:
-                await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
+        with self._restoring.of(name) as failed:
+            while True:
+                try:
+                    over = loop.time() - begun > self._timing.straggle
+                    async with self._store.use() as api:
+                        if await self._step(api, name, trail, over=over):
+                            break
+                    await asyncio.sleep(pauses.next())
+                except (ApiError, ConnectError) as error:
+                    failed(error)
+                    await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
         del self._doubts[name]
 
     async def _step(self, api: SchedulerApi, name: str, trail: Trail, *, over: bool) -> bool:

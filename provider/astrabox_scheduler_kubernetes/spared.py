@@ -13,6 +13,7 @@ from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_kubernetes.rules import Wanted, desired, differs
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule
 from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.telling import Trouble
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 from astrabox_scheduler_kubernetes.writing import mark_of
 
@@ -56,6 +57,9 @@ class SecondLook:
         self._store = store
         self._timing = timing
         self._task: asyncio.Task[None] | None = None
+        self._looking = Trouble(
+            "schedules that a reconcile left alone cannot be looked at", "they can be looked at again"
+        )
 
     async def begin(self, spared: Mapping[str, Spared]) -> None:
         """Look at these, by the name of the object, once they are not spared any more."""
@@ -79,8 +83,10 @@ class SecondLook:
                     found = {each.metadata.name: each for each in (await api.schedules.list()).items}
                     now = api.clock.now()
             except (ApiError, ConnectError) as error:
+                self._looking.failed(error)
                 await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
             else:
+                self._looking.worked()
                 break
         for name, each in spared.items():
             stored = found.get(name)

@@ -6,7 +6,7 @@ would be one too many. So it is cancelled as soon as the store answers.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from astrabox_scheduler_client.api import SchedulerApi
@@ -19,6 +19,7 @@ from astrabox_scheduler_crds.transitions import (
     with_cancellation,
 )
 from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.telling import Trouble
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -33,6 +34,9 @@ class Unsaved:
         self._undecided: dict[str, asyncio.Event] = {}
         self._withdrawn: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._withdrawing = Trouble(
+            "run {} cannot be looked for and cancelled", "runs can be looked for and cancelled again"
+        )
 
     @contextmanager
     def undecided(self, name: str) -> Iterator[None]:
@@ -69,23 +73,28 @@ class Unsaved:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _withdraw(self, run: RunInvocation) -> None:
-        loop = asyncio.get_running_loop()
-        pauses = Pauses(self._timing)
-        begun = loop.time()
         try:
-            while True:
-                over = loop.time() - begun > self._timing.straggle
-                try:
-                    async with self._store.use() as api:
-                        if await self._step(api, run) or over:
-                            return
-                except (ApiError, ConnectError) as error:
-                    await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
-                else:
-                    await asyncio.sleep(pauses.next())
+            with self._withdrawing.of(run.metadata.name) as failed:
+                await self._until_known(run, failed)
         finally:
             self._withdrawn.discard(run.metadata.name)
             self._decide(run.metadata.name)
+
+    async def _until_known(self, run: RunInvocation, failed: Callable[[Exception], None]) -> None:
+        loop = asyncio.get_running_loop()
+        pauses = Pauses(self._timing)
+        begun = loop.time()
+        while True:
+            over = loop.time() - begun > self._timing.straggle
+            try:
+                async with self._store.use() as api:
+                    if await self._step(api, run) or over:
+                        return
+            except (ApiError, ConnectError) as error:
+                failed(error)
+                await asyncio.sleep(pauses.next(getattr(error, "retry_after", None)))
+            else:
+                await asyncio.sleep(pauses.next())
 
     def _decide(self, name: str) -> None:
         if event := self._undecided.pop(name, None):

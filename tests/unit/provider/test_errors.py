@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -186,6 +187,36 @@ async def test_faults_become_errors_of_the_seam(serve: Any, fault: str) -> None:
         (SchedulerUnavailable, ScheduleCapacityExceeded) if fault == "too large" else (SchedulerUnavailable,)
     )
     check(outcomes, allowed)
+
+
+async def test_a_lacking_right_is_told_as_such_to_both(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The user, for whom it is of no use to try again, and whoever has to grant it."""
+    outcomes = await every_call(unchecked(await serve(FAULTS["forbidden"])), most=8.0)
+    check(outcomes, (SchedulerUnavailable,))
+    for name, error in outcomes.items():
+        assert "lacks a right that this takes. Trying again does not help" in str(error), name
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(told) == len(outcomes)
+    assert all('User "x" cannot get; to grant a right' in each for each in told)
+    assert all("astrabox.serviceAccounts" in each for each in told)
+
+
+async def written_by_nobody(request: web.Request) -> web.StreamResponse:
+    if request.method == "GET" and request.path.endswith("/deploymentschedules"):
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+    if request.method == "GET":
+        return status(404, "NotFound")
+    return status(403, "Forbidden", 'pods is forbidden: User "x" cannot create')
+
+
+async def test_a_reconcile_that_may_only_read_says_so(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    provider = unchecked(await serve(written_by_nobody))
+    with pytest.raises(SchedulerUnavailable) as caught:
+        await provider.reconcile([Schedule(each, "* * * * *", "UTC", True, {}) for each in "ab"])
+    told = "The schedules of Deployment a, b could not be stored: the scheduler lacks a right"
+    assert str(caught.value).startswith(told)
+    assert caught.value.__cause__ is not None
+    assert caplog.text.count("astrabox.serviceAccounts") == 1
 
 
 async def test_refused_connection_and_no_configuration(tmp_path: Path) -> None:

@@ -1,0 +1,366 @@
+"""What is tried until it works: pauses grow, and it is told when it fails and when it works again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from astrabox_scheduler_client.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    QuotaExceeded,
+    ServerError,
+    Unreachable,
+)
+from astrabox_scheduler_client.resource import Listing
+from astrabox_scheduler_client.watch import RunEvent
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.run import Phase, RunStatus
+from astrabox_scheduler_crds.server_clock import ServerClock
+from astrabox_scheduler_crds.transitions import with_attempt
+from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
+from astrabox_scheduler_kubernetes.intake import Intake, Term
+from astrabox_scheduler_kubernetes.recorder import Dropped
+from astrabox_scheduler_kubernetes.restore import Restorer
+from astrabox_scheduler_kubernetes.spared import SecondLook, Spared
+from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.telling import Told, Trouble, said
+from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+from astrabox_scheduler_kubernetes.withdrawing import Unsaved
+from astrabox_scheduler_kubernetes.writing import Trail
+from tests.unit.provider.memory_runs import NOW, World
+from tests.unit.provider.test_claims import claims_late
+
+TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
+TERM = Term("me", 0)
+EVENT = RunEvent("BOOKMARK", "2")
+REFUSED = Forbidden('PATCH /r/status: HTTP 403 Forbidden: User "x" cannot patch')
+AWAY = Unreachable("away")
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What was told so far, without what is for those who look for details."""
+    caplog.set_level(logging.DEBUG)
+
+    def told() -> list[str]:
+        shown = [each for each in caplog.records if each.levelno >= logging.INFO]
+        return [f"{each.levelname} {each.getMessage()}" for each in shown]
+
+    return told
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that are asked for, in seconds; none is made."""
+    asked: list[float] = []
+    following = Pauses.next
+
+    def record(self: Pauses, wanted: float | None = None) -> float:
+        asked.append(following(self, wanted))
+        return 0.0
+
+    monkeypatch.setattr(Pauses, "next", record)
+    return asked
+
+
+async def test_a_state_that_cannot_be_saved_is_told_once_and_when_it_works_again(
+    lines: Callable[[], list[str]],
+) -> None:
+    """A run that stays `Queued` because of a lacking right says so, and what grants the right."""
+    world = World()
+    world.runs.faults = [REFUSED, REFUSED, AWAY, REFUSED, AWAY]
+    await world.attempt(world.run()).carry_out()
+    failing = [line for line in lines() if "cannot be saved" in line]
+    assert [line[:50] for line in failing] == ["WARNING the state of run r cannot be saved, trying"] * 2
+    assert "403" in failing[0]
+    assert "astrabox.serviceAccounts" in failing[0], "what to do"
+    assert failing[1].endswith("trying on: away"), "another kind of error is told as well"
+    assert lines().count("INFO the states of runs can be saved again") == 1
+    assert world.status.phase == Phase.SUCCEEDED
+
+
+async def test_another_run_that_is_saved_does_not_end_the_trouble_of_the_first(
+    lines: Callable[[], list[str]],
+) -> None:
+    trouble = Trouble("run {} fails", "again")
+    for _ in range(3):
+        with trouble.of("a") as failed:
+            failed(AWAY)
+            for other in "bcd":
+                with trouble.of(other) as fails:
+                    fails(AWAY)
+            failed(AWAY)
+    assert lines() == ["WARNING run a fails, trying on: away", "INFO again"] * 3
+
+
+async def test_what_is_given_up_leaves_nothing_that_silences_the_next(lines: Callable[[], list[str]]) -> None:
+    trouble = Trouble("run {} fails", "again")
+    with pytest.raises(Dropped), trouble.of("a") as failed:  # noqa: PT012 - it fails, then ends
+        failed(AWAY)
+        raise Dropped("deleted")
+    with trouble.of("b"):
+        pass
+    with trouble.of("c") as failed:
+        failed(AWAY)
+    assert lines() == [
+        *("WARNING run a fails, trying on: away", "INFO again"),
+        *("WARNING run c fails, trying on: away", "INFO again"),
+    ]
+
+
+async def test_a_full_quota_is_no_lacking_right() -> None:
+    assert said(QuotaExceeded("full")) == "full"
+
+
+async def test_a_store_that_refuses_the_very_version_it_gives_is_not_asked_without_pause(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    """A webhook may answer 409 as well."""
+    world = World()
+    world.runs.faults = [Conflict("refused")] * 6
+    await world.attempt(world.run()).carry_out()
+    assert len(pauses) == 6
+    assert [line for line in lines() if "refused" in line] == [
+        "WARNING the state of run r cannot be saved, trying on: refused"
+    ]
+
+
+async def test_a_claim_that_cannot_be_taken_back_is_told(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    world = World()
+
+    async def lapse() -> None:
+        world.lapses = 1
+
+    claims_late(world, lapse)
+    attempt = world.attempt(world.run(scheduled=True, age=3.0))
+    await attempt.carry_out()
+    world.runs.faults = [AWAY, AWAY, Conflict("refused"), Conflict("refused")]
+    await attempt.take_back()
+    assert len(pauses) == 4
+    assert [line for line in lines() if "taken back" in line] == [
+        "WARNING the claim of run r cannot be taken back, trying on: away",
+        "WARNING the claim of run r cannot be taken back, trying on: refused",
+        "INFO run r was claimed and not started: the claim is taken back",
+        "INFO claims of runs can be taken back again",
+    ]
+
+
+async def test_a_schedule_that_cannot_be_looked_at_after_the_claim_is_told(
+    lines: Callable[[], list[str]],
+) -> None:
+    world = World()
+    claims_late(world)
+    world.look_faults = [AWAY] * 3
+    await world.attempt(world.run(scheduled=True)).carry_out()
+    assert [line for line in lines() if "look" in line] == [
+        "WARNING the schedule of run r cannot be looked at, trying on: away",
+        "INFO the schedules of runs can be looked at again",
+    ]
+
+
+async def test_a_run_that_waits_to_be_read_is_told_once(lines: Callable[[], list[str]]) -> None:
+    world = World()
+    run = world.run(scheduled=True, age=60.0)
+    world.look_faults = [AWAY] * 3
+    for _ in range(3):
+        assert await world.attempt(run).carry_out() == world.clock.at
+    assert lines() == ["WARNING run r waits, its state cannot be read: away"]
+    assert world.log == []
+
+
+class Watched:
+    """Runs that can be listed; each watch does what is written for it, the last one goes on."""
+
+    def __init__(self, *script: ApiError | list[RunEvent | ApiError]) -> None:
+        self.script = list(script)
+        self.lists = 0
+        self.at_end = asyncio.Event()
+        self.lasts = 0.0
+
+    async def list_assigned(self, assignee: str) -> Listing[Any]:
+        self.lists += 1
+        return Listing([], "1")
+
+    async def watch(self, *_: Any) -> AsyncIterator[RunEvent]:
+        if not self.script:
+            self.at_end.set()
+            await asyncio.Event().wait()
+        step = self.script.pop(0)
+        await asyncio.sleep(self.lasts)
+        for each in step if isinstance(step, list) else [step]:
+            if isinstance(each, ApiError):
+                raise each
+            yield each
+
+
+async def follow(watched: Watched, timing: Timing | None = None) -> None:
+    intake = Intake(cast(Any, watched), timing or Timing(), lambda *_: None, lambda _: None, Told())
+    task = asyncio.create_task(intake.follow(TERM))
+    async with asyncio.timeout(5.0):
+        await watched.at_end.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_watch_that_is_refused_is_tried_with_growing_pauses_and_told_once(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    """A list that works between says nothing of the watch."""
+    watched = Watched(*[Forbidden("403")] * 8)
+    await follow(watched)
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert watched.lists == 9
+    (line,) = lines()
+    assert line.startswith("WARNING runs cannot be watched, trying on: 403")
+
+
+async def test_the_first_event_or_bookmark_shows_that_the_watch_works(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    await follow(Watched(AWAY, AWAY, [EVENT, AWAY], [EVENT]))
+    assert pauses == [0.2, 0.4, 0.2]
+    failing, again = "WARNING runs cannot be watched, trying on: away", "INFO runs can be watched again"
+    assert lines() == [failing, again, failing, again]
+
+
+async def test_a_watch_that_ends_at_once_without_an_event_is_a_failure(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    """As of a proxy that lets no stream through: each end is in order, and nothing comes."""
+    watched = Watched([], [], [], [EVENT])
+    await follow(watched)
+    assert pauses == [0.2, 0.4, 0.8]
+    assert lines() == [
+        "WARNING runs cannot be watched, trying on: the watch of runs has ended at once",
+        "INFO runs can be watched again",
+    ]
+
+
+async def test_a_version_that_is_too_old_at_each_try_is_a_failure_and_once_it_is_none(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    await follow(Watched([EVENT, Gone("old")], [EVENT, Gone("old")], [EVENT]))
+    assert lines() == []
+    await follow(Watched(*[Gone("old")] * 4))
+    assert pauses == [0.2, 0.2, 0.2, 0.4, 0.8, 1.6]
+    assert lines() == ["WARNING runs cannot be watched, trying on: old"]
+
+
+async def test_a_watch_that_is_cut_after_a_while_is_begun_anew_at_once(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    """Without an event, as by a proxy that cuts what is silent: runs are to wait no longer for that."""
+    watched = Watched(*[AWAY] * 4)
+    watched.lasts = 0.05
+    await follow(watched, Timing(first_pause=0.01, longest_pause=0.04))
+    assert pauses == [0.01] * 4
+    assert lines() == ["WARNING runs cannot be watched, trying on: away"]
+
+
+async def test_a_watch_that_the_server_ends_in_time_is_well(lines: Callable[[], list[str]]) -> None:
+    watched = Watched(AWAY, [], [], [])
+    watched.lasts = 0.05
+    await follow(watched, Timing(first_pause=0.01, longest_pause=0.04))
+    assert watched.lists == 2
+    assert lines()[1:] == ["INFO runs can be watched again"]
+
+
+async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]]) -> None:
+    world = World()
+    dispatcher = Dispatcher(cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1)
+    faults, done = [AWAY, AWAY, ServerError("500")], asyncio.Event()
+
+    async def sweep() -> None:
+        dispatcher._sweep_now.set()
+        if faults:
+            raise faults.pop(0)
+        done.set()
+        await asyncio.sleep(0)
+        dispatcher._sweep_now.clear()
+
+    dispatcher._takeover.sweep = sweep  # type: ignore[method-assign]
+    task = asyncio.create_task(dispatcher._sweeps())
+    async with asyncio.timeout(5.0):
+        await done.wait()
+        while len(lines()) < 3:  # noqa: ASYNC110 - the line comes a turn later
+            await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert lines() == [
+        "WARNING unfinished runs cannot be looked through, trying on: away",
+        "WARNING unfinished runs cannot be looked through, trying on: 500",
+        "INFO unfinished runs can be looked through again",
+    ]
+
+
+class Away:
+    """A store that fails so often, and answers `then` to whatever is called after that."""
+
+    def __init__(self, times: int, then: Exception | object) -> None:
+        self._left = times
+        self._then = then
+        self.clock = ServerClock()
+        self.runs = self.schedules = self
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Any]:
+        yield self
+
+    async def get(self, _: str) -> Any:
+        self._left -= 1
+        if self._left >= 0:
+            raise AWAY
+        return self._then
+
+    async def list(self) -> Any:
+        return SimpleNamespace(items=[await self.get("")])
+
+
+async def ended(name: str) -> None:
+    tasks = [each for each in asyncio.all_tasks() if each.get_name().startswith(name)]
+    assert tasks
+    async with asyncio.timeout(5.0):
+        await asyncio.gather(*tasks)
+
+
+async def test_what_is_looked_after_in_the_background_is_told(lines: Callable[[], list[str]]) -> None:
+    """A run that may be saved, a schedule's old state, the second look of a reconcile."""
+    world = World()
+    run = world.run()
+    done = run.changed(status=with_attempt(RunStatus(), "me", NOW))
+    unsaved = Unsaved(cast(Store, Away(3, done)), TIMING)
+    with unsaved.undecided("r"):
+        unsaved.withdraw(run)
+    await ended("astrabox withdraw")
+    assert lines()[1:4:2] == [
+        "WARNING run r cannot be looked for and cancelled, trying on: away",
+        "INFO runs can be looked for and cancelled again",
+    ]
+    before = len(lines())
+    written = SimpleNamespace(metadata=ObjectMeta(name="d", resource_version="7"))
+    restorer = Restorer(cast(Store, Away(3, written)), TIMING)
+    restorer.begin("d", Trail())
+    await ended("astrabox restore")
+    assert lines()[before + 1 :: 2] == [
+        "WARNING schedule d: the old state cannot be put back, trying on: away",
+        "INFO the old states of schedules can be put back again",
+    ]
+    before = len(lines())
+    look = SecondLook(cast(Store, Away(3, written)), TIMING)
+    await look.begin({"other": Spared(None, "")})
+    await ended("astrabox second look")
+    assert lines()[before:] == [
+        "WARNING schedules that a reconcile left alone cannot be looked at, trying on: away",
+        "INFO they can be looked at again",
+    ]
