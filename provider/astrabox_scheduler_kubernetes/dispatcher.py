@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
@@ -144,7 +145,8 @@ class Dispatcher:
                 self._following[1].cancel()
                 self._waiting.drain()  # labelled with the name that was lost; the sweep settles them
                 _LOG.warning("the Lease was lost and is held again as %s", term.assignee)
-            self._following = term, asyncio.create_task(self._intake.follow(term), name="astrabox intake")
+            following = _for_ever("intake", partial(self._intake.follow, term))
+            self._following = term, asyncio.create_task(following, name="astrabox intake")
             self._sweep_now.set()
         live = self._providers.now(self._clock.monotonic()).assignable
         if self._live - live:

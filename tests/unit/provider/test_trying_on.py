@@ -304,6 +304,35 @@ async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]
     ]
 
 
+async def test_a_fault_of_ours_in_the_intake_neither_ends_it_nor_stays_unseen(
+    lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("astrabox_scheduler_kubernetes.dispatcher._FAULT_PAUSE", 0.0)
+    keeper = SimpleNamespace(beat=lambda: None, held=lambda: True, lapses=0, name="me")
+    providers = SimpleNamespace(now=lambda _: SimpleNamespace(assignable=frozenset()))
+    world = World()
+    dispatcher = Dispatcher(
+        cast(Any, None), cast(Any, keeper), cast(Any, providers), world.desk, concurrency=1
+    )
+    begun: list[Term] = []
+    again = asyncio.Event()
+
+    async def follow(term: Term) -> None:
+        begun.append(term)
+        if len(begun) == 1:
+            raise KeyError("a fault")
+        again.set()
+        await asyncio.Event().wait()
+
+    dispatcher._intake.follow = follow  # type: ignore[method-assign]
+    dispatcher._heartbeat()
+    async with asyncio.timeout(5.0):
+        await again.wait()
+    await dispatcher._end_intake()
+    assert begun == [TERM, TERM]
+    assert any("the intake loop failed and is begun again" in line for line in lines())
+
+
 class Away:
     """A store that fails so often, and answers `then` to whatever is called after that."""
 
