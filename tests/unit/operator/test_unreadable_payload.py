@@ -75,6 +75,22 @@ async def test_a_correction_by_astrabox_counts_from_when_it_was_made(world: Worl
     assert world.due_names("a") == ["12:01", "12:05", "12:06", "12:07"]
 
 
+async def test_an_edit_of_the_rule_by_hand_does_not_count_from_what_astrabox_wrote_before(
+    world: World,
+) -> None:
+    """FI-03: another payload by AstraBox at 12:02, another expression by hand at 12:05:30."""
+    operator = world.operator()
+    stored = world.schedules.put("a", cron="0 14 * * *")
+    operator.see()
+    annotations = {APPLIED_AT_ANNOTATION: utc_text(at("12:02"))}
+    world.schedules._store(stored.changed(metadata=stored.metadata.changed(annotations=annotations)))
+    world.now = at("12:05:30")
+    world.schedules.put("a", cron="* * * * *")
+    operator.see()
+    await operator.minutes("12:06", "12:06")
+    assert world.due_names("a") == ["12:06"]
+
+
 async def test_all_replicas_have_one_answer(world: World) -> None:
     """Broken and corrected, seen by the other one later: what was written counts."""
     first, second = world.operator("op-1"), world.operator("op-2")
