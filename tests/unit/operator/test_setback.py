@@ -39,6 +39,7 @@ def test_few_that_fail_hold_up_no_other() -> None:
         setback.failed("bad", float(second))
         setback.failed("worse", float(second))
         assert not setback.pauses(float(second))
+    setback = Setback()
     for second in range(100):
         setback.failed(f"bad-{second}", float(second))
         assert not setback.pauses(float(second))
