@@ -69,6 +69,10 @@ class Forbidden(ApiError):
     permanent = True
 
 
+class AccessDenied(Forbidden):
+    """403 of the authorizer: the text names the user and the right that it lacks."""
+
+
 class QuotaExceeded(Forbidden):
     """403 of a ResourceQuota that is used up."""
 
@@ -212,7 +216,7 @@ def _forbidden(message: str) -> tuple[type[ApiError], str]:
     if "status unknown for quota" in message:
         return ServerError, "a ResourceQuota has not been counted yet"
     if found := _ACCESS.search(message):
-        return Forbidden, found[1]
+        return AccessDenied, found[1]
     return Forbidden, ""
 
 

@@ -100,15 +100,17 @@ def observed_from_status(schedule: DeploymentSchedule) -> Observed | None:
     return Observed(status.time_rule, status.active_since, None)
 
 
-def observe_rule(schedule: DeploymentSchedule, last: Observed | None, now: datetime) -> Observed:
+def observe_rule(
+    schedule: DeploymentSchedule, last: Observed | None, now: datetime, rule: str | None = None
+) -> Observed:
     """Since when the schedule's present time rule holds: only later due times are due.
 
     A changed rule holds from the time its writer declares (`spec.activeSince`), from the creation
     if it was never seen before, and from `now` if it was edited by hand: nothing in the past
-    becomes due by an edit.
+    becomes due by an edit. `rule`: the fingerprint to go by, if it is not that of the spec.
     """
     spec = schedule.spec
-    rule, declared = spec.time_rule, spec.active_since
+    rule, declared = rule or spec.time_rule, spec.active_since
     if last is not None and last.active_since > now + FUTURE_TOLERANCE:
         last = None  # a hand wrote the status, or a clock was set: begin again from what the spec says
     if last is not None and last.time_rule == rule:

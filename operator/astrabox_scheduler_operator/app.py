@@ -27,7 +27,7 @@ from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS, HealthServer
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
-from astrabox_scheduler_operator.preflight import Preflight
+from astrabox_scheduler_operator.preflight import Preflight, remedy
 from astrabox_scheduler_operator.repeat import repeat
 from astrabox_scheduler_operator.reporter import Reporter
 from astrabox_scheduler_operator.retention import RETENTION_SECONDS, Retention
@@ -255,6 +255,8 @@ class Operator:
 
     async def _watch_ended(self) -> None:
         await self._watch.ended.wait()
+        if (error := self._watch.refused) is not None:
+            raise ConnectError(f"the schedules cannot be watched: {error}{remedy(error)}") from error
 
     async def _membership(self) -> None:
         """When the live operators change, so do the shares: look at every status again."""

@@ -20,6 +20,7 @@ from astrabox_scheduler_operator.confirm_choice import ConfirmChoice, Confirms
 from astrabox_scheduler_operator.entry import Entry, Problem
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.preflight import remedy
 from astrabox_scheduler_operator.run_creator import Created, NotDue, RunCreator
 
 FIRST_RETRY: Final = timedelta(seconds=5)
@@ -242,7 +243,10 @@ class Burst:
         if error.retry_after is not None:
             wait = max(wait, timedelta(seconds=min(error.retry_after, 60.0)))
         self._metrics.failed(error)
-        fields = self._fields(entry, due, now) | {"error": str(error), "failures": entry.failures}
+        fields = self._fields(entry, due, now) | {
+            "error": f"{error}{remedy(error)}",
+            "failures": entry.failures,
+        }
         if _is_terminating(error):
             self._tell_terminating(error)
         elif error.permanent:
@@ -279,7 +283,9 @@ def _trouble(error: ApiError, due: datetime) -> Problem:
     reason = "CreateForbidden" if isinstance(error, Forbidden) else "CreateRefused"
     if isinstance(error, QuotaExceeded):
         reason = "QuotaExceeded"
-    return Problem(reason, bounded(f"the run of {utc_text(due)} could not be created: {error}"))
+    return Problem(
+        reason, bounded(f"the run of {utc_text(due)} could not be created: {error}{remedy(error)}")
+    )
 
 
 def _is_terminating(error: ApiError) -> bool:

@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds.cron import CronSchedule, InvalidCron, InvalidZone
+from astrabox_scheduler_crds.deletion import applied_at
 from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Observed, observe_rule, observed_from_status
 from astrabox_scheduler_crds.metadata import ObjectMeta, bounded
 from astrabox_scheduler_crds.names import deployment_key
+from astrabox_scheduler_crds.payload import PayloadError, decode_payload
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
 from astrabox_scheduler_crds.timeline import timeline_of
 from astrabox_scheduler_operator.due_queue import DueQueue
@@ -17,6 +20,8 @@ from astrabox_scheduler_operator.entry import Entry, Problem
 
 MAX_KEPT_PAYLOAD: Final = 16 * 1024
 """In characters; a larger payload is read again when its schedule fires."""
+NO_RULE: Final = "no-payload"
+"""In place of a time rule's fingerprint while the payload cannot be read: its rule then has no due times."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -137,8 +142,8 @@ class ScheduleIndex:
     def _replace(self, old: Entry | None, schedule: DeploymentSchedule, now: datetime) -> None:
         spec, metadata = schedule.spec, schedule.metadata
         last = old.observed if old is not None and old.readable else observed_from_status(schedule)
-        observed = observe_rule(schedule, last, now)
         cron, problem = _parsed(metadata, spec)
+        observed = _observed(schedule, last, now, problem)
         timeline = timeline_of(spec, cron, observed.active_since) if cron is not None else None
         entry = Entry(
             metadata=metadata,
@@ -176,6 +181,24 @@ def _since_in_status(observed: Observed, schedule: DeploymentSchedule, now: date
     return status.active_since if status.time_rule == observed.time_rule else None
 
 
+def _observed(
+    schedule: DeploymentSchedule, last: Observed | None, now: datetime, problem: Problem | None
+) -> Observed:
+    """Since when its rule holds. One whose payload cannot be read has no due times until that is corrected.
+
+    They begin then: by hand now, by AstraBox when that was, for it declares no time for a new payload.
+    """
+    if problem is not None and problem.reason == "InvalidPayload":
+        return observe_rule(schedule, last, now, NO_RULE)
+    observed = observe_rule(schedule, last, now)
+    corrected = applied_at(schedule.metadata)
+    if last is None or last.time_rule != NO_RULE or corrected is None:
+        return observed
+    if not last.active_since < corrected < observed.active_since:
+        return observed
+    return replace(observed, active_since=corrected)
+
+
 def _parsed(metadata: ObjectMeta, spec: ScheduleSpec) -> tuple[CronSchedule | None, Problem | None]:
     if metadata.deletion_timestamp is not None:
         return None, Problem("Deleting", "this object is being deleted and waits for somebody's finalizer")
@@ -184,11 +207,15 @@ def _parsed(metadata: ObjectMeta, spec: ScheduleSpec) -> tuple[CronSchedule | No
         told = f"the schedule of this Deployment is named {key}: create that one and delete this one"
         return None, Problem("NameMismatch", told)
     try:
-        return CronSchedule.parse(spec.cron, spec.time_zone), None
+        cron = CronSchedule.parse(spec.cron, spec.time_zone)
+        decode_payload(spec.payload)
     except InvalidZone as error:
         return None, Problem("InvalidZone", bounded(str(error)))
     except InvalidCron as error:
         return None, Problem("InvalidCron", bounded(str(error)))
+    except PayloadError as error:
+        return None, Problem("InvalidPayload", f"{error}: write the text of a JSON object")
+    return cron, None
 
 
 def _fields(entry: Entry) -> dict[str, object]:

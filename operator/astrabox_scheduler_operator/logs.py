@@ -58,5 +58,7 @@ def configure_logs(level: LogLevel, style: Literal["json", "text"]) -> None:
     framework_level = logging.INFO if level == "DEBUG" else max(logging.WARNING, root.level)
     for name in _FRAMEWORKS:
         logging.getLogger(name).setLevel(framework_level)
-    # Its one warning is that signals are not kopf's in a thread, and that is on purpose.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    # They warn that signals are not kopf's in a thread, which is on purpose, and tell what ended the watch,
+    # each with its trace; `ScheduleWatch` has that too, and tells it in a line where it was a refusal.
+    for name in ("kopf._core.reactor.running", "kopf._core.reactor.orchestration"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

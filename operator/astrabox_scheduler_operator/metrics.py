@@ -13,7 +13,7 @@ from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_crds.cron import tzdata_version
 from astrabox_scheduler_crds.firing import SkipReason
 
-CREATE_ERRORS: Final = (
+API_ERRORS: Final = (
     "Conflict",
     "Cut",
     "Forbidden",
@@ -30,7 +30,7 @@ CREATE_ERRORS: Final = (
     "TooManyRequests",
     "Unauthorized",
 )
-"""Kubernetes' and the client's words for what usually refuses a create; others may come."""
+"""Kubernetes' and the client's words for what usually refuses a write; others may come."""
 _LATENESS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 _PREFIX: Final = "astrabox_scheduler_operator"
@@ -50,6 +50,8 @@ class Metrics:
         told = "How often this operator left its share to the others, because nothing got through."
         self.step_downs = self._counter("step_downs", told)
         self.status_writes = self._counter("status_writes", "Writes of a schedule's status.")
+        told = "Writes of a schedule's status that failed."
+        self.status_errors = self._counter("status_errors", told, "reason")
         self.runs_deleted = self._counter("runs_deleted", "Finished runs beyond the history limit.")
         told = "Runs cancelled because no AstraBox process was there."
         self.runs_cancelled = self._counter("runs_cancelled", told)
@@ -66,8 +68,9 @@ class Metrics:
         )
         for skipped in SkipReason:
             self.skipped.labels(skipped.value)
-        for refused in CREATE_ERRORS:
+        for refused in API_ERRORS:
             self.create_errors.labels(refused)
+            self.status_errors.labels(refused)
         told = "When this process started, in seconds since 1970."
         self._gauge("start_time_seconds", told).set(time.time())
         data = Info(f"{_PREFIX}_tzdata", "Time zone data in use.", registry=self.registry)
@@ -76,6 +79,10 @@ class Metrics:
     def failed(self, error: ApiError) -> None:
         """Count a create, or the read that was to confirm it."""
         self.create_errors.labels(error.reason or type(error).__name__).inc()
+
+    def status_failed(self, error: ApiError) -> None:
+        """Count a write of a status."""
+        self.status_errors.labels(error.reason or type(error).__name__).inc()
 
     def text(self) -> bytes:
         """The exposition in Prometheus' text format."""

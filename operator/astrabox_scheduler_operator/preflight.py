@@ -5,11 +5,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from astrabox_scheduler_client.errors import ApiError
-from astrabox_scheduler_crds.crd import lacking_fields
+from astrabox_scheduler_client.errors import AccessDenied, ApiError, NotServed
+from astrabox_scheduler_crds.crd import APPLY_DEFINITIONS, lacking_fields
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, Permission
 
 POLL_SECONDS: Final = 3.0
+_GIVE_RIGHTS: Final = (
+    "upgrade the chart to this release with rbac.create=true; or bind the service account to the Role for "
+    "the operator of the chart or of deploy/rbac.yaml"
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -69,9 +73,15 @@ class Preflight:
             return None
         told, kubectl = ", ".join(map(str, denied)), f"kubectl -n {self._namespace}"
         return (
-            f"permissions in namespace {self._namespace} are missing: {told}: upgrade the chart to this "
-            "release with rbac.create=true; or bind the service account to the Role for the operator of the "
-            f"chart or of deploy/rbac.yaml, whose name ends with -operator (`{kubectl} get roles`): "
+            f"permissions in namespace {self._namespace} are missing: {told}: {_GIVE_RIGHTS}, "
+            f"whose name ends with -operator (`{kubectl} get roles`): "
             f"`{kubectl} create rolebinding <a name> --role=<that Role> "
             "--serviceaccount=<its namespace>:<its name>`"
         )
+
+
+def remedy(error: ApiError) -> str:
+    """What to do about a refusal of what was there at the start, to be put behind its text; "" for others."""
+    if isinstance(error, AccessDenied):
+        return f": {_GIVE_RIGHTS}"
+    return f": {APPLY_DEFINITIONS}" if isinstance(error, NotServed) else ""

@@ -14,14 +14,17 @@ from astrabox_scheduler_operator.attendance import Attendance, is_ours
 from astrabox_scheduler_operator.entry import OF_A_DUE_TIME, READY, Entry, Problem
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.preflight import remedy
 from astrabox_scheduler_operator.schedule_status import status_of
+from astrabox_scheduler_operator.setback import RETRY_SECONDS, Setback
 
 CONCURRENCY: Final = 4
 MIN_INTERVAL_SECONDS: Final = 1.0
-RETRY_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 30.0
 """Behind a burst that does not end, a status still comes this often."""
-_OF_THE_SCHEDULE: Final = frozenset({"InvalidCron", "InvalidZone", "NameMismatch", "Unreadable"})
+_OF_THE_SCHEDULE: Final = frozenset(
+    {"InvalidCron", "InvalidPayload", "InvalidZone", "NameMismatch", "Unreadable"}
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,6 +63,7 @@ class StatusWriter:
         self._tell_problem = tell_problem
         self._waiting: dict[str, float] = {}  # name -> not before, monotonic seconds; oldest touch first
         self._written: dict[str, float] = {}
+        self._setback = Setback()
         self._unanswered: dict[str, ScheduleStatus] = {}
         """What was stored before a write whose answer did not come: what it says new may not be told yet."""
         self._busy: set[str] = set()
@@ -97,26 +101,28 @@ class StatusWriter:
         """Write the status of one schedule if it is ours and differs; True if it was written."""
         entry = index.get(name)
         if entry is None or not self._attendance.held() or not is_ours(name, self._attendance):
+            self._setback.dropped(name)
             return False
         now = self._clock.now()
         unanswered, wanted = self._unanswered.pop(name, None), status_of(entry, now)
         before = unanswered or entry.stored
         patch = status_patch(entry.stored, wanted)
         if not patch:
+            self._setback.dropped(name)
             self._tell(entry, before, wanted)  # nothing new, but for a write without an answer
             return False
         try:
             stored = await self._store.patch_status(name, patch, entry.metadata.resource_version)
         except NotFound:
+            self._setback.dropped(name)
             return False  # the watch or the sweep will say so
         except Conflict:
             if unanswered is not None:
                 self._unanswered[name] = unanswered  # it was ours that was first
             await self._read_again(index, name)
         except ApiError as error:
-            _LOG.warning("a status could not be written: %s", error, extra={"schedule": name})
             self._unanswered[name] = before
-            self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
+            self._failed(name, error)
         else:
             self._took(index, entry, stored, wanted)
             # Compared with what was there at the start: the watch may be back before the answer is.
@@ -124,8 +130,19 @@ class StatusWriter:
             return True
         return False
 
+    def _failed(self, name: str, error: ApiError) -> None:
+        """Try again later; of all that fail until they succeed, the first is told."""
+        now = self._clock.monotonic()
+        self._metrics.status_failed(error)
+        level = logging.WARNING if self._setback.failed(name, now) else logging.DEBUG
+        told = "statuses of schedules cannot be written, trying on: %s%s"
+        _LOG.log(level, told, error, remedy(error), extra={"schedule": name})
+        self._waiting[name] = now + RETRY_SECONDS
+
     def _took(self, index: ScheduleIndex, entry: Entry, stored: ObjectMeta, wanted: ScheduleStatus) -> None:
         self._metrics.status_writes.inc()
+        if self._setback.succeeded(entry.name):
+            _LOG.info("statuses of schedules can be written again")
         self._written[entry.name] = self._clock.monotonic()
         if len(self._written) > 2 * len(index) + 1000:
             self._written = {name: at for name, at in self._written.items() if index.get(name) is not None}
@@ -150,10 +167,11 @@ class StatusWriter:
             index.upsert_read(await self._store.get(name), self._clock.now(), known)  # touches it
         except NotFound:
             index.forget(known)
+            self._setback.dropped(name)
         except MalformedAnswer:
-            return
-        except ApiError:
-            self._waiting[name] = self._clock.monotonic() + RETRY_SECONDS
+            self._setback.dropped(name)
+        except ApiError as error:
+            self._failed(name, error)
 
     async def _work(self, index: ScheduleIndex) -> None:
         while True:
@@ -169,18 +187,29 @@ class StatusWriter:
     async def _next(self) -> str:
         while True:
             await self._wait_for_idle()
-            now = self._clock.monotonic()
-            for name, ready in self._waiting.items():
-                if ready <= now and name not in self._busy:
-                    del self._waiting[name]
-                    self._busy.add(name)
-                    return name
+            name = self._first_ready(self._clock.monotonic())
+            if name is not None:
+                del self._waiting[name]
+                self._busy.add(name)
+                return name
             self._touched.clear()
             try:
                 async with asyncio.timeout(MIN_INTERVAL_SECONDS / 2 if self._waiting else None):
                     await self._touched.wait()
             except TimeoutError:
                 continue
+
+    def _first_ready(self, now: float) -> str | None:
+        """What has waited for longest; those that failed come last."""
+        if self._setback.pauses(now):
+            return None
+        failed = None
+        for name, ready in self._waiting.items():
+            if ready <= now and name not in self._busy:
+                if name not in self._setback:
+                    return name
+                failed = failed or name
+        return failed
 
     async def _wait_for_idle(self) -> None:
         try:

@@ -7,6 +7,7 @@ does IO of our own, and nothing is ever written to an object: no finalizer, no a
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 
 from astrabox_scheduler_client.connect import ConnectSettings
 from astrabox_scheduler_client.endpoint import Endpoint
+from astrabox_scheduler_client.errors import ApiError, Forbidden, NotServed, error_of
 from astrabox_scheduler_client.incluster import in_cluster, load_in_cluster
 from astrabox_scheduler_client.kubeconfig import load_kubeconfig
 from astrabox_scheduler_client.resource import paths_of
@@ -46,7 +48,10 @@ class Change:
 
 
 class ScheduleWatch:
-    """Feeds `receive` on the event loop that called `start`. `ended` is set when the watch is over."""
+    """Feeds `receive` on the event loop that called `start`. `ended` is set when the watch is over.
+
+    `refused` is then what the API server has refused it with for good, None if that is not what ended it.
+    """
 
     def __init__(self, settings: ConnectSettings, namespace: str, receive: Callable[[Change], None]) -> None:
         self._settings = settings
@@ -58,6 +63,7 @@ class ScheduleWatch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = asyncio.Event()
+        self.refused: ApiError | None = None
 
     def start(self) -> None:
         """Start the thread."""
@@ -75,8 +81,10 @@ class ScheduleWatch:
     def _run(self) -> None:
         try:
             asyncio.run(self._operate())
-        except Exception:  # noqa: BLE001 - `ended` tells the owner, who ends the process
-            _LOG.exception("the watch on schedules has ended")
+        except Exception as error:  # noqa: BLE001 - `ended` tells the owner, who ends the process
+            self.refused = refusal(error, self._namespace)
+            if self.refused is None:
+                _LOG.exception("the watch on schedules has ended")
         finally:
             self._hand_over(self.ended.set)
 
@@ -162,6 +170,20 @@ def change_of(event: Mapping[str, Any]) -> Change | None:
         return Change("there", metadata, DeploymentSchedule.model_validate(body))
     except ValidationError as error:
         return Change("there", metadata, unreadable=paths_of(error))
+
+
+def refusal(error: Exception, namespace: str) -> ApiError | None:
+    """What kopf was refused with, as a call of ours would tell it; None unless a right or the CRD is missing.
+
+    kopf exports none of its errors: they have the status, and the Status object behind its message.
+    """
+    status = getattr(error, "status", None)
+    if not isinstance(status, int):
+        return None
+    body = json.dumps(error.args[-1]).encode() if error.args else b""
+    path = f"/apis/{labels.API_VERSION}/namespaces/{namespace}/{labels.SCHEDULE_PLURAL}"
+    told = error_of("GET", path, status, body)
+    return told if isinstance(told, (Forbidden, NotServed)) else None
 
 
 def connection_info(endpoint: Endpoint) -> kopf.ConnectionInfo:

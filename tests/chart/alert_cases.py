@@ -45,6 +45,7 @@ LOST, NOBODY = skipped(SkipReason.MISSED), skipped(SkipReason.NO_PROVIDER)
 TAKEN, DISABLED = skipped(SkipReason.NAME_TAKEN), skipped(SkipReason.DISABLED)
 CANCELLED, STALE = of("runs_cancelled_total"), of("watch_stale_total")
 FORBIDDEN, UNUSUAL = of("create_errors_total", reason="Forbidden"), of("create_errors_total", reason="Odd")
+UNWRITTEN = of("status_errors_total", reason="Forbidden")
 ALL, IN_TIME = bucket("+Inf"), bucket("30.0")
 REFUSED, FAILING = of("schedules", state="refused"), of("schedules", state="failing")
 TZDATA = of("tzdata_info", version="2026.1")
@@ -157,6 +158,12 @@ CASES: Mapping[str, Case] = {
     ),
     "creates failed once": Case(
         "CreateErrors", {STARTED: f"_x20 {NOW}", FORBIDDEN: "_x20 300x180"}, silent=["11m", "21m", "30m"]
+    ),
+    "statuses cannot be written": Case(
+        "StatusErrors", {STARTED: LONG_AGO, UNWRITTEN: "0x20 0+4x60 240x100"}, ["25m", "40m"], ["15m", "55m"]
+    ),
+    "a status could not be written once": Case(
+        "StatusErrors", {STARTED: LONG_AGO, UNWRITTEN: "0x20 1x180"}, silent=["11m", "21m", "30m"]
     ),
     "a name is taken": Case("NameTaken", {STARTED: LONG_AGO, TAKEN: "0x20 1x180"}, ["11m"], ["9m", "30m"]),
     "a watch misses a change": Case(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from astrabox_scheduler_crds.firing import SkipReason
-from astrabox_scheduler_operator.metrics import CREATE_ERRORS, Metrics
+from astrabox_scheduler_operator.metrics import API_ERRORS, Metrics
 from tests.chart.helm import NAMESPACE, RELEASE, Helm, Object, named
 from tests.chart.test_values import SCHEMA
 from tools.generated import alerts_table
@@ -142,8 +142,9 @@ def test_what_alerts_ask_for_is_there_before_it_is_counted() -> None:
     text = Metrics().text().decode()
     for reason in SkipReason:
         assert f'_skipped_total{{reason="{reason.value}"}} 0.0' in text
-    for word in CREATE_ERRORS:
+    for word in API_ERRORS:
         assert f'_create_errors_total{{reason="{word}"}} 0.0' in text
+        assert f'_status_errors_total{{reason="{word}"}} 0.0' in text
 
 
 def test_the_start_is_told_by_the_clock() -> None:

@@ -33,6 +33,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "DueTimesLate": "[limits](../README.md#limits)",
     "NobodyThere": "[AstraBox](#astrabox)",
     "CreateErrors": _WHY,
+    "StatusErrors": _WHY,
     "NameTaken": _WHY,
     "WatchStale": "[requests](architecture.md#requests-to-the-api-server)",
     "SchedulesRefused": _WHY,

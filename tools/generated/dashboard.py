@@ -71,6 +71,11 @@ PANELS: Final = (
         ((_grown("create_errors_total", "reason"), "{{reason}}"),),
     ),
     Panel(
+        "Statuses that could not be written",
+        "By the API server's reason; schedules fire all the same, and what is listed of them is old.",
+        ((_grown("status_errors_total", "reason"), "{{reason}}"),),
+    ),
+    Panel(
         "Changes that the watch missed",
         "Found by the sweep against a fresh list; anything but zero is a sick watch.",
         ((_grown("watch_stale_total"), "missed"),),

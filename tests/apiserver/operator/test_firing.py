@@ -147,6 +147,7 @@ async def test_creates_that_are_forbidden(control_plane: Cluster, api: Scheduler
     (ready,) = (each for each in status.conditions if each.type == "Ready")
     assert (ready.status, ready.reason) == ("False", "CreateForbidden")
     assert "cannot create resource" in ready.message
+    assert "rbac.create=true" in ready.message, "what gives the right"
     assert status.last_due_time is None
 
 

@@ -7,10 +7,12 @@ import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.connect import ConnectSettings
+from astrabox_scheduler_client.errors import AccessDenied, ConnectError
+from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS
 from astrabox_scheduler_operator import watch
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
-from tests.apiserver.operator.scenery import bind_role, change, eventually, put_schedule
+from tests.apiserver.operator.scenery import bind_role, change, eventually, operator_with, put_schedule
 from tools.controlplane import Cluster
 
 # kopf ends its event loop before its TLS connections have said good-bye; they are collected here, not
@@ -94,9 +96,13 @@ async def test_a_user_without_a_name_can_watch(
 
 
 async def test_a_watch_that_is_refused_ends(
-    control_plane: Cluster, api: SchedulerApi, namespace: str, monkeypatch: pytest.MonkeyPatch
+    control_plane: Cluster,
+    api: SchedulerApi,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """WA-03: never alive and blind: the owner is told, and ends the process."""
+    """WA-03: never alive and blind: the owner is told by what, and ends the process."""
     settings = watch.watch_settings()
     settings.networking.error_backoffs = (0.1,)
     monkeypatch.setattr(watch, "watch_settings", lambda: settings)
@@ -110,3 +116,41 @@ async def test_a_watch_that_is_refused_ends(
             await watching.ended.wait()
     finally:
         await watching.stop(10)
+    assert isinstance(watching.refused, AccessDenied)
+    assert 'cannot list resource "deploymentschedules"' in str(watching.refused)
+    assert not [record for record in caplog.records if "has ended" in record.getMessage()], "no traceback"
+
+
+async def test_an_operator_that_loses_its_rights_ends_with_what_gives_them_back(
+    control_plane: Cluster,
+    api: SchedulerApi,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """WA-03, IN-06: not with a trace that names neither the right nor the value of the chart."""
+    settings = watch.watch_settings()
+    settings.networking.error_backoffs = (0.1,)
+    settings.watching.server_timeout = 1
+    monkeypatch.setattr(watch, "watch_settings", lambda: settings)
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    operator = await operator_with(kubeconfig, namespace)
+    try:
+        running = asyncio.create_task(operator.run(asyncio.Event()))
+
+        async def ready() -> bool:
+            assert not running.done()
+            return not operator.ready()
+
+        await eventually(ready)
+        few = tuple(each for each in OPERATOR_PERMISSIONS if each.resource != labels.SCHEDULE_PLURAL)
+        bind_role(control_plane, namespace, few)
+        with pytest.raises(ConnectError) as raised:
+            async with asyncio.timeout(60):
+                await running
+    finally:
+        await operator._api.aclose()
+    told = str(raised.value)
+    assert told.startswith("the schedules cannot be watched: GET /apis/scheduler.astrabox.io/v1/namespaces/")
+    assert 'resource "deploymentschedules"' in told
+    assert "rbac.create=true" in told

@@ -15,6 +15,8 @@ CASES: list[tuple[str, int, Any, tuple[type[ApiError], bool, bool]]] = [
     ("GET", 400, status_object(400, "BadRequest"), (errors.Invalid, True, False)),
     ("POST", 401, status_object(401, "Unauthorized"), (errors.Unauthorized, False, False)),
     ("POST", 403, status_object(403, "Forbidden", "no"), (errors.Forbidden, True, False)),
+    ("POST", 403, status_object(403, "Forbidden", 'x is forbidden: User "y" cannot create resource "x"'),
+     (errors.AccessDenied, True, False)),
     ("POST", 403, status_object(403, "Forbidden", 'x "y" is forbidden: exceeded quota: q, used: 1'),
      (errors.QuotaExceeded, True, False)),
     ("POST", 403, status_object(403, "Forbidden", "status unknown for quota: q"),

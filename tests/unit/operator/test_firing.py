@@ -150,11 +150,11 @@ async def test_a_payload_edit_changes_no_due_time_and_reaches_the_next_run(world
     operator.see()
     await operator.at(at("12:01"))
     world.now = at("12:01:59")
-    world.schedules.put("a", payload='"new"')
+    world.schedules.put("a", payload='{"p":"new"}')
     operator.see()
     await operator.at(at("12:02"))
     assert MARKER in world.runs.stored["a-20260601t1201z"].spec.payload
-    assert world.runs.stored["a-20260601t1202z"].spec.payload == '"new"'
+    assert world.runs.stored["a-20260601t1202z"].spec.payload == '{"p":"new"}'
 
 
 async def test_no_log_line_holds_a_payload(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,8 @@ from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
 from tests.unit.operator.world import World, at
 
+LARGE = f'{{"p":"{"x" * MAX_KEPT_PAYLOAD}"}}'
+
 
 async def test_an_edit_makes_nothing_in_the_past_due(world: World) -> None:
     """FI-03: at 13:50 `0 14` becomes `40 13`: nothing today; a later due time of the new rule fires."""
@@ -114,11 +116,11 @@ async def test_a_delete_that_the_watch_has_not_brought_counts(world: World) -> N
     operator.see()
     del world.schedules.stored["a"], world.schedules.stored["b"]
     world.now = at("12:00:59")
-    world.schedules.put("b", created=at("12:00:59"), payload='"new"')
+    world.schedules.put("b", created=at("12:00:59"), payload='{"p":"new"}')
     await operator.at(at("12:01"))
     assert operator.index.get("a") is None
     assert world.due_names("a") == []
-    assert world.runs.stored["b-20260601t1201z"].spec.payload == '"new"'
+    assert world.runs.stored["b-20260601t1201z"].spec.payload == '{"p":"new"}'
 
 
 async def test_a_confirmation_that_grew_old_creates_nothing(world: World) -> None:
@@ -181,7 +183,7 @@ async def test_a_read_for_each_sees_every_change_and_outlives_an_error(world: Wo
     operator.see()
     operator.firing._burst._choice._took = 100.0
     world.schedules.put("s1", enabled=False)
-    world.schedules.put("s2", payload='"new"')
+    world.schedules.put("s2", payload='{"p":"new"}')
     real, failing = operator.confirm.versions, ["s3"]
 
     async def versions(names: Collection[str]) -> Confirmed:
@@ -192,7 +194,7 @@ async def test_a_read_for_each_sees_every_change_and_outlives_an_error(world: Wo
     operator.confirm.versions = versions  # type: ignore[method-assign]
     await operator.at(at("12:01"))
     assert len(world.runs.stored) == 28
-    assert world.runs.stored["s2-20260601t1201z"].spec.payload == '"new"'
+    assert world.runs.stored["s2-20260601t1201z"].spec.payload == '{"p":"new"}'
     failing.clear()
     await operator.at(at("12:01:01"))
     assert len(world.runs.stored) == 29
@@ -234,7 +236,7 @@ async def test_a_large_payload_is_read_when_it_is_needed(world: World) -> None:
 async def test_a_large_payload_that_takes_long_is_confirmed_again(world: World, disabled: bool) -> None:
     """PA-04: no create rests on the confirmation from before, and a slow link does not hold it up."""
     operator = world.operator()
-    world.schedules.put("a", payload="x" * (MAX_KEPT_PAYLOAD + 1))
+    world.schedules.put("a", payload=LARGE)
     operator.see()
     real = world.schedules.get
 
@@ -255,7 +257,7 @@ async def test_a_large_payload_that_takes_long_is_confirmed_again(world: World, 
 async def test_a_lease_that_is_lost_while_a_large_payload_is_read_counts(world: World) -> None:
     """OO-05: the last look at the Lease is right before the create."""
     operator = world.operator()
-    world.schedules.put("a", payload="x" * (MAX_KEPT_PAYLOAD + 1))
+    world.schedules.put("a", payload=LARGE)
     operator.see()
     real = world.schedules.get
 

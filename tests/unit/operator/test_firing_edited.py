@@ -46,11 +46,11 @@ def fresh(world: World, when: str, identity: str = "op-1") -> Operator:
 async def test_an_operator_that_starts_after_an_edit_fires_what_was_due_before_it(world: World) -> None:
     """G1: due 12:00 with AstraBox there, operators away; edited at 12:02, operators back at 12:03."""
     noon(world)
-    edit(world, "12:02:10", cron="4 12 * * *", payload='"new"')
+    edit(world, "12:02:10", cron="4 12 * * *", payload='{"p":"new"}')
     operator = fresh(world, "12:03")
     await operator.at(at("12:03:01"))
     run = world.runs.stored["a-20260601t1200z"]
-    assert run.spec.payload == '"new"'
+    assert run.spec.payload == '{"p":"new"}'
     assert run.spec.created_by is not None
     assert run.spec.created_by.schedule_generation == 2
     await operator.at(at("12:04:01"))

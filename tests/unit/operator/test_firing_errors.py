@@ -166,7 +166,7 @@ async def test_a_schedule_that_cannot_be_read_holds_up_no_other(world: World) ->
     world.schedules.put("a")
     world.schedules.put("b")
     operator.see()
-    world.schedules.put("a", payload='"new"')
+    world.schedules.put("a", payload='{"p":"new"}')
 
     async def fails(name: str) -> None:
         world.schedules.gets.append(name)

@@ -16,7 +16,8 @@ from astrabox_scheduler_crds.schedule import (
     Skipped,
 )
 from astrabox_scheduler_operator.entry import Entry
-from tests.unit.operator.world import START, Operator, World, at
+from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
+from tests.unit.operator.world import MARKER, START, Operator, World, at
 
 
 def held(operator: Operator, name: str) -> Entry:
@@ -33,6 +34,9 @@ def held(operator: Operator, name: str) -> Entry:
         pytest.param({"cron": "@daily"}, "InvalidCron", id="CC-09 nickname"),
         pytest.param({"time_zone": "Mars/Olympus"}, "InvalidZone", id="TZ-08 unknown zone"),
         pytest.param({"time_zone": "europe/berlin"}, "InvalidZone", id="TZ-09 case"),
+        pytest.param({"payload": MARKER}, "InvalidPayload", id="CC-09 no JSON"),
+        pytest.param({"payload": f'["{MARKER}"]'}, "InvalidPayload", id="CC-09 no object"),
+        pytest.param({"payload": MARKER * MAX_KEPT_PAYLOAD}, "InvalidPayload", id="CC-09 no JSON, large"),
         pytest.param({"deployment_id": "other"}, "NameMismatch", id="NameMismatch"),
     ],
 )
@@ -53,6 +57,7 @@ async def test_an_object_that_cannot_be_used_harms_no_other(
     (ready,) = (each for each in status.conditions if each.type == "Ready")
     assert (ready.status, ready.reason) == ("False", reason)
     assert ready.message
+    assert MARKER not in ready.message + str(operator.events.written)
     assert status.next_due_time is None
     assert [(name, why) for name, why, _ in operator.events.written] == [("bad", reason)]
     assert operator.queue.planned("bad") is None, "no requeue storm"

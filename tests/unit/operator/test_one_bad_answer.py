@@ -27,7 +27,8 @@ from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER, Tries
 from astrabox_scheduler_operator.schedule_status import state_of
 from tests.unit.operator.world import Operator, World, at
 
-LARGE = "x" * (MAX_KEPT_PAYLOAD + 1)
+SMALL = '{"p":"small, and edited since the watch has brought it"}'
+LARGE = f'{{"p":"{"x" * MAX_KEPT_PAYLOAD}"}}'
 TWENTY = [f"s{number:02}" for number in range(20)]
 
 
@@ -55,7 +56,7 @@ class Reads(Schedules):
         return await self.version(name)
 
 
-@pytest.mark.parametrize("payload", [LARGE, "small, and edited since the watch has brought it"])
+@pytest.mark.parametrize("payload", [LARGE, SMALL])
 async def test_an_answer_that_is_cut_is_asked_for_again(world: World, payload: str) -> None:
     """FI-14: it says nothing of the object, which is healthy."""
     operator = world.operator()

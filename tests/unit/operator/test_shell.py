@@ -27,7 +27,7 @@ from astrabox_scheduler_operator.logs import configure_logs
 from astrabox_scheduler_operator.preflight import Preflight
 from astrabox_scheduler_operator.repeat import repeat
 from astrabox_scheduler_operator.settings import PREFIX, Settings
-from astrabox_scheduler_operator.watch import change_of, connection_info, watch_settings
+from astrabox_scheduler_operator.watch import change_of, connection_info, refusal, watch_settings
 from tests.unit.operator.world import MARKER
 
 
@@ -275,6 +275,32 @@ def test_a_time_that_only_the_api_server_takes_makes_an_object_unreadable(since:
     odd = change_of({"type": "ADDED", "object": body})
     assert odd is not None
     assert odd.unreadable == ("spec.activeSince",)
+
+
+class Kopf(Exception):  # noqa: N818 - as kopf makes them, which exports none
+    def __init__(self, status: int, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            Kopf(403, "no", {"message": 'x is forbidden: User "u" cannot watch resource "x"'}),
+            'HTTP 403: User "u" cannot watch resource "x"',
+        ),
+        (Kopf(404, "404 page not found"), "HTTP 404 NotServed"),
+        (Kopf(404), "HTTP 404 NotServed"),
+        (Kopf(401, "no", {"message": "Unauthorized"}), None),
+        (RuntimeError("a fault of ours"), None),
+    ],
+)
+def test_what_the_watch_is_refused_is_told_as_of_a_call_of_ours(error: Exception, told: str | None) -> None:
+    """Anything else ends the watch with its trace."""
+    refused = refusal(error, "space")
+    path = "GET /apis/scheduler.astrabox.io/v1/namespaces/space/deploymentschedules"
+    assert (str(refused) if refused else None) == (f"{path}: {told}" if told else None)
 
 
 def test_kopf_gets_the_same_credentials() -> None:

@@ -79,7 +79,7 @@ async def test_a_transition_time_stays_while_the_state_does(world: World) -> Non
     await operator.write_status()
     first = status(world).conditions
     world.now += timedelta(minutes=5)
-    world.schedules.put("a", payload='"new"')
+    world.schedules.put("a", payload='{"p":"new"}')
     operator.see()
     await operator.write_status()
     for before, after in zip(first, status(world).conditions, strict=True):
@@ -324,7 +324,7 @@ async def test_a_restart_does_not_tell_an_invalid_schedule_again(world: World) -
     second = world.operator("op-2")
     second.see()
     await second.write_status()
-    world.schedules.put("a", payload='"new"')
+    world.schedules.put("a", payload='{"p":"new"}')
     second.see()
     await second.write_status()
     assert status(world).observed_generation == 2

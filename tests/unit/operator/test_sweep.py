@@ -29,7 +29,7 @@ async def behind(operator: Operator, count: int) -> tuple[Sweep, list[str]]:
     operator.see()
     await sweep.sweep(operator.world.now)
     for name in names:
-        operator.world.schedules.put(name, payload='"new"')
+        operator.world.schedules.put(name, payload='{"p":"new"}')
     await sweep.sweep(operator.world.now)
     return sweep, names
 
@@ -272,10 +272,10 @@ async def test_one_schedule_that_cannot_be_read_again_holds_up_no_other(world: W
     world.monotonic += LASTING_SECONDS
     await sweep.sweep(world.now)
     assert sweep.completed == world.monotonic
-    assert {each.name for each in operator.index if each.payload != '"new"'} == bad
+    assert {each.name for each in operator.index if each.payload != '{"p":"new"}'} == bad
     bad.update(names)
     for name in names:
-        world.schedules.put(name, payload='"newer"')
+        world.schedules.put(name, payload='{"p":"newer"}')
     await sweep.sweep(world.now)
     world.monotonic += LASTING_SECONDS
     asked.clear()

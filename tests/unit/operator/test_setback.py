@@ -1,0 +1,120 @@
+"""Statuses that cannot be written: told once, tried on in growing pauses, and counted."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from astrabox_scheduler_client.errors import AccessDenied, ApiError, NotServed, QuotaExceeded, Unreachable
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_operator.preflight import remedy
+from astrabox_scheduler_operator.setback import LONGEST_PAUSE_SECONDS, Setback
+from tests.unit.operator.world import World
+
+DENIED = AccessDenied('HTTP 403 Forbidden: User "o" cannot patch', status=403, reason="Forbidden")
+NAMES = tuple(f"s{number}" for number in range(8))
+
+
+def test_pauses_grow_while_nothing_gets_through() -> None:
+    setback, now, pauses = Setback(), 0.0, []
+    for _ in range(6):
+        for name in NAMES:
+            setback.failed(name, now)
+        begun = now
+        while setback.pauses(now):
+            now += 1.0
+        pauses.append(now - begun)
+    assert pauses == [5.0, 10.0, 20.0, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    setback.succeeded("s0")
+    assert not setback.pauses(begun)
+    for name in NAMES:
+        setback.failed(name, now)
+    assert not setback.pauses(now + 5.0), "they begin again"
+
+
+def test_few_that_fail_hold_up_no_other() -> None:
+    setback = Setback()
+    for second in range(100):
+        setback.failed("bad", float(second))
+        setback.failed("worse", float(second))
+        assert not setback.pauses(float(second))
+    setback = Setback()
+    for second in range(100):
+        setback.failed(f"bad-{second}", float(second))
+        assert not setback.pauses(float(second))
+        setback.succeeded("good")
+
+
+def test_the_first_and_the_end_are_told() -> None:
+    setback = Setback()
+    assert [setback.failed(name, 0.0) for name in NAMES] == [True] + [False] * 7
+    for name in NAMES[:-2]:
+        assert not setback.succeeded(name)
+    setback.dropped(NAMES[-2])
+    assert setback.succeeded(NAMES[-1])
+    assert not setback.succeeded(NAMES[-1])
+    assert setback.failed(NAMES[-1], 0.0)
+
+
+async def test_all_that_cannot_be_written_get_one_line(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right that was taken away: one line for all, few tries, a count by reason; one more at the end."""
+    caplog.set_level(logging.INFO)
+    operator = world.operator()
+    for name in NAMES:
+        world.schedules.put(name)
+    operator.see()
+    await operator.write_status()
+    assert len(world.schedules.patches) == len(NAMES)
+    for name in NAMES:
+        world.schedules.put(name, cron="0 3 * * *")
+    operator.see()
+    real, tries = world.schedules.patch_status, []
+
+    async def denied(name: str, status: Mapping[str, Any], version: str | None = None) -> ObjectMeta:
+        tries.append(name)
+        raise DENIED
+
+    monkeypatch.setattr(world.schedules, "patch_status", denied)
+    for _ in range(60):  # five minutes
+        world.monotonic += 5.0
+        while (ready := operator.status._first_ready(world.monotonic)) is not None:
+            del operator.status._waiting[ready]
+            assert not await operator.status.write(operator.index, ready)
+    assert len(NAMES) < len(tries) < 40, "without pauses 8 each 5 s"
+    assert operator.sample("status_errors_total", reason="Forbidden") == len(tries)
+    monkeypatch.setattr(world.schedules, "patch_status", real)
+    await operator.write_status()
+    lines = [record.getMessage() for record in caplog.records if "statuses" in record.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("statuses of schedules cannot be written, trying on: HTTP 403 Forbidden: User")
+    assert "rbac.create=true" in lines[0]
+    assert lines[1] == "statuses of schedules can be written again"
+
+
+async def test_one_that_fails_again_and_again_comes_behind_the_others(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("bad")
+    operator.see()
+    world.schedules.fail = Unreachable("cut", reason="Cut")
+    await operator.write_status()
+    world.schedules.fail = None
+    world.monotonic += 60.0
+    operator.status.touch("good")
+    assert operator.status._first_ready(world.monotonic) == "good"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DENIED, ": upgrade the chart to this release with rbac.create=true; or bind the service account"),
+        (NotServed("404"), ": upgrade the chart to this release with crds.install=true"),
+        (QuotaExceeded("exceeded quota"), ""),
+        (Unreachable("cut"), ""),
+    ],
+)
+def test_what_is_missing_is_told_with_what_gives_it(error: ApiError, told: str) -> None:
+    assert remedy(error).startswith(told)
+    assert bool(remedy(error)) == bool(told)
