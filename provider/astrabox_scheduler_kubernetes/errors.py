@@ -11,7 +11,14 @@ from datetime import timedelta
 
 from pydantic import ValidationError
 
-from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, QuotaExceeded, TooLarge
+from astrabox_scheduler_client.errors import (
+    AccessDenied,
+    ApiError,
+    ConnectError,
+    Forbidden,
+    QuotaExceeded,
+    TooLarge,
+)
 from astrabox_scheduler_crds.deletion import DELETED_KEPT
 from astrabox_scheduler_crds.payload import PayloadError
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, ScheduleCapacityExceeded, SchedulerUnavailable
@@ -22,6 +29,10 @@ _ROOM_AFTER = DELETED_KEPT // timedelta(minutes=1)
 _NOT_PERMITTED = (
     "the scheduler lacks a right that this takes. Trying again does not help: an operator has to grant it, "
     "AstraBox's log says which and how."
+)
+_REFUSED = (
+    "a rule of the scheduler's store refuses it. Trying again does not help until an operator has changed that: "
+    "AstraBox's log says what was answered."
 )
 STORE_ERRORS = (ApiError, ConnectError, ValidationError, OSError, TimeoutError)
 """Everything by which a store can fail; anything else is a fault of this program and stays visible."""
@@ -38,7 +49,8 @@ def in_seam_words(outcome: str) -> Iterator[None]:
         raise capacity_exceeded(outcome, error) from error
     except Forbidden as error:
         _LOG.warning("%s: %s", outcome, said(error))
-        raise SchedulerUnavailable(f"{outcome}: {_NOT_PERMITTED}") from error
+        why = _NOT_PERMITTED if isinstance(error, AccessDenied) else _REFUSED
+        raise SchedulerUnavailable(f"{outcome}: {why}") from error
     except STORE_ERRORS as error:
         raise unavailable(outcome) from error
 

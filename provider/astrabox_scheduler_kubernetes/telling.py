@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from astrabox_scheduler_client.errors import Conflict, Forbidden, Gone, NotFound, QuotaExceeded
+from astrabox_scheduler_client.errors import AccessDenied, Conflict, Gone, NotFound
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _REMEMBERED: Final = 1000
@@ -27,7 +27,7 @@ def trace_of(error: BaseException) -> str:
 
 def said(error: BaseException) -> str:
     """An error of the store, and for a refusal what to do about it."""
-    if isinstance(error, Forbidden) and not isinstance(error, QuotaExceeded):
+    if isinstance(error, AccessDenied):
         return f"{error}; {_GRANT}"
     return str(error)
 

@@ -201,6 +201,16 @@ async def test_a_lacking_right_is_told_as_such_to_both(serve: Any, caplog: pytes
     assert all("astrabox.serviceAccounts" in each for each in told)
 
 
+async def test_a_policy_that_refuses_is_not_told_as_a_lacking_right(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = always(lambda: status(403, "Forbidden", "runs.x is forbidden: policy 'p' denied"))
+    outcomes = await every_call(unchecked(await serve(refused)), most=8.0)
+    check(outcomes, (SchedulerUnavailable,))
+    assert all("a rule of the scheduler's store refuses it" in str(each) for each in outcomes.values())
+    assert "astrabox.serviceAccounts" not in caplog.text
+
+
 async def written_by_nobody(request: web.Request) -> web.StreamResponse:
     if request.method == "GET" and request.path.endswith("/deploymentschedules"):
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})

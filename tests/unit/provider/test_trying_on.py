@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from astrabox_scheduler_client.errors import (
+    AccessDenied,
     ApiError,
     Conflict,
     Forbidden,
@@ -42,7 +43,7 @@ from tests.unit.provider.test_claims import claims_late
 TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
 TERM = Term("me", 0)
 EVENT = RunEvent("BOOKMARK", "2")
-REFUSED = Forbidden('PATCH /r/status: HTTP 403 Forbidden: User "x" cannot patch')
+REFUSED = AccessDenied('PATCH /r/status: HTTP 403 Forbidden: User "x" cannot patch')
 AWAY = Unreachable("away")
 
 
