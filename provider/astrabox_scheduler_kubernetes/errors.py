@@ -31,8 +31,8 @@ _NOT_PERMITTED = (
     "AstraBox's log says which and how."
 )
 _REFUSED = (
-    "a rule of the scheduler's store refuses it. Trying again does not help until an operator has changed that: "
-    "AstraBox's log says what was answered."
+    "a rule of the scheduler's store refuses it. Trying again does not help until an operator has changed "
+    "that: AstraBox's log says what was answered."
 )
 STORE_ERRORS = (ApiError, ConnectError, ValidationError, OSError, TimeoutError)
 """Everything by which a store can fail; anything else is a fault of this program and stays visible."""
