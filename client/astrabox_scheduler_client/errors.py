@@ -131,6 +131,15 @@ class MalformedAnswer(ApiError):
     """An answer that is whole, and is no JSON or has the wrong shape: a proxy's, or an object not as ours."""
 
 
+def advice(error: ApiError) -> str:
+    """What to look at where the API server could not be asked at all, or did not do its part."""
+    if isinstance(error, Unreachable):
+        return "check address, network policies and proxy"
+    if isinstance(error, Unauthorized):
+        return "the credentials are refused: check the service account or the kubeconfig"
+    return "check the API server"
+
+
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     HTTPStatus.UNAUTHORIZED: Unauthorized,
     HTTPStatus.FORBIDDEN: Forbidden,

@@ -263,7 +263,10 @@ class Operator:
         while True:
             members = self.attendance.operators() if self.keeper.held() else frozenset()
             if members != self._members:
-                _LOG.info("live operators: %s", ", ".join(sorted(members)) or "our own Lease is not held")
+                if members:
+                    _LOG.info("live operators: %s", ", ".join(sorted(members)))
+                else:
+                    _LOG.warning("this operator fires nothing: its own Lease is not held")
                 self._members = members
                 for entry in self.index:
                     self.status.touch(entry.name)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from astrabox_scheduler_client.errors import AccessDenied, ApiError, NotServed
+from astrabox_scheduler_client.errors import AccessDenied, ApiError, NotServed, advice
 from astrabox_scheduler_crds.crd import APPLY_DEFINITIONS, lacking_fields
 from astrabox_scheduler_crds.permissions import OPERATOR_PERMISSIONS, Permission
 
@@ -66,7 +66,7 @@ class Preflight:
         try:
             return await self.missing()
         except ApiError as error:
-            return f"the API server does not answer as it should: {error}"
+            return f"the API server does not answer as it should ({error}): {advice(error)}"
 
     def _denied(self, denied: list[Permission]) -> str | None:
         if not denied:

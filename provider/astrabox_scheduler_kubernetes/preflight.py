@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, Unauthorized, Unreachable
+from astrabox_scheduler_client.errors import ApiError, ConnectError, Forbidden, advice
 from astrabox_scheduler_crds.crd import lacking_fields
 from astrabox_scheduler_crds.labels import ROLE_LABEL
 from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, by_resource
@@ -55,26 +54,19 @@ async def _missing(store: Store) -> list[str]:
 
 
 async def _ask(api: SchedulerApi) -> list[str]:
-    where = api.transport.connection.base_url
     checks = (_definitions, _rights, _operator)
-    answers = await asyncio.gather(*(_answer(check, api, where) for check in checks))
-    return list(dict.fromkeys(line for lines in answers for line in lines))
-
-
-async def _answer(
-    check: Callable[[SchedulerApi], Awaitable[list[str]]], api: SchedulerApi, where: str
-) -> list[str]:
-    try:
-        return await check(api)
-    except Unreachable as error:
-        hint = "check address, network policies and proxy"
-        return [f"the cluster at {where} cannot be reached ({error.reason}): {hint}"]
-    except Unauthorized:
-        return [
-            f"the cluster at {where} refuses the credentials: check the service account or the kubeconfig"
-        ]
-    except ApiError as error:
-        return [f"the cluster at {where} answers with an error ({error}): check the API server"]
+    answers = await asyncio.gather(*(check(api) for check in checks), return_exceptions=True)
+    lines: dict[object, str] = {}  # an API server that is away answers no check, and is told once
+    for answer in answers:
+        if isinstance(answer, ApiError):
+            where = api.transport.connection.base_url
+            told = f"the cluster at {where} does not answer as it should ({answer}): {advice(answer)}"
+            lines.setdefault(type(answer), told)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            lines.update((line, line) for line in answer)
+    return list(lines.values())
 
 
 async def _definitions(api: SchedulerApi) -> list[str]:
