@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,17 @@ class Helm(helm.Helm):
             "template", release, str(chart), *chosen, *flags, given=yaml.safe_dump(dict(values or {}))
         )
         return [each for each in yaml.load_all(text, _EachKeyOnce) if each is not None]
+
+
+def as_dependency(folder: Path) -> Path:
+    """A chart in this folder that has ours as its dependency."""
+    parent = folder / "parent"
+    shutil.copytree(CHART, parent / "charts" / CHART.name)
+    own = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    dependency = {key: own[key] for key in ("name", "version")} | {"condition": f"{CHART.name}.enabled"}
+    about = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
+    (parent / "Chart.yaml").write_text(yaml.safe_dump(about))
+    return parent
 
 
 class _EachKeyOnce(yaml.SafeLoader):

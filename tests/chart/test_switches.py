@@ -114,6 +114,16 @@ NOTES = {
     "accounts": (dict(ALL_ON), [f"RoleBinding {PROVIDER}", "elsewhere/worker"], ["bound to nobody"]),
     "nobody": ({"astrabox": {"serviceAccounts": []}}, ["bound to nobody"], [f"RoleBinding {PROVIDER} gives"]),
     "no rights": ({"astrabox": {"rbac": False}}, ["astrabox.rbac is off"], ["gives the rights"]),
+    "a level that somebody else makes": (
+        {"flowSchema": {"enabled": True, "priorityLevel": "theirs"}},
+        [r"a priority level named theirs\b", f"get flowschema {NAMESPACE}-{RELEASE}$"],
+        [],
+    ),
+    "a level of its own": (
+        {"flowSchema": {"enabled": True, "createPriorityLevel": True}},
+        [],
+        ["priority level"],
+    ),
     "nothing runs": ({"replicas": 0}, ["nothing fires"], []),
 }
 
@@ -134,6 +144,6 @@ def test_notes_say_what_to_do_next(newest_helm: Helm, case: str) -> None:
     )
     notes = newest_helm.run(*arguments, given=yaml.safe_dump(values)).partition("\nNOTES:\n")[2]
     for text in there:
-        assert re.search(text, notes), notes
+        assert re.search(text, notes, re.MULTILINE), notes
     for text in away:
         assert not re.search(text, notes), notes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ import yaml
 from astrabox_scheduler_operator import app
 from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.settings import Settings
-from tests.chart.helm import Helm, HelmError, named
+from astrabox_scheduler_operator.settings import PREFIX, Settings
+from tests.chart.helm import Helm, HelmError, as_dependency, named
 from tools.generated.chart import CHART
 from tools.generated.chart_readme import described
 
@@ -74,6 +73,29 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "the test's own label": ({"tests": {"podLabels": {"app.kubernetes.io/component": "x"}}}, "podLabels/app"),
     "a toleration's typo": ({"tolerations": [{"efect": "NoSchedule"}]}, "efect"),
+    "a toleration's operator": ({"tolerations": [{"operator": "In"}]}, "tolerations/0/operator"),
+    "an image with its tag": ({"image": {"repository": "registry.example.com/x:1.0"}}, "image/repository"),
+    "a registry alone": ({"image": {"repository": "registry.example.com:5000"}}, "image/repository"),
+    "an image in capitals": ({"image": {"repository": "Foo/BAR"}}, "image/repository"),
+    "an image with a space": ({"image": {"repository": "foo bar"}}, "image/repository"),
+    "a tag with a slash": ({"image": {"tag": "a/b"}}, "image/tag"),
+    "a host that no probe reaches": ({"settings": {"healthHost": "127.0.0.1"}}, "settings/healthHost"),
+    "a host by its name": ({"settings": {"healthHost": "localhost"}}, "settings/healthHost"),
+    "an account of no name": ({"astrabox": {"serviceAccounts": [{"name": ""}]}}, "serviceAccounts/0/name"),
+    "a label's value": ({"commonLabels": {"foo": "bar baz"}}, "commonLabels/foo"),
+    "a label's key": ({"commonLabels": {"foo/bar/baz": "x"}}, "foo/bar/baz"),
+    "a label's length": ({"podLabels": {"foo": "x" * 64}}, "podLabels/foo"),
+    "a node's label": ({"nodeSelector": {"zone": "a b"}}, "nodeSelector/zone"),
+    "an annotation's key": ({"podAnnotations": {"a b": "x"}}, "'a b'"),
+    "the test's own annotation": (
+        {"tests": {"podAnnotations": {"helm.sh/hook": "x"}}},
+        "podAnnotations/helm",
+    ),
+    "a variable's name": ({"extraEnv": [{"name": "A=B"}]}, "extraEnv/0/name"),
+    "a priority class": ({"priorityClassName": "High Priority"}, "priorityClassName"),
+    "a secret twice": ({"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}, "imagePullSecrets"),
+    "a key of nodes twice": ({"topologySpread": {"topologyKeys": ["zone", "zone"]}}, "topologyKeys"),
+    "a key of nodes that is none": ({"topologySpread": {"topologyKeys": ["a zone"]}}, "topologyKeys/0"),
 }
 
 
@@ -85,6 +107,57 @@ def test_refused_by_name(helm: Helm, case: str) -> None:
         helm.render(values)
     assert told in str(refusal.value).replace(".", "/")
     assert "values don't meet the specifications of the schema" in str(refusal.value)
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize(
+    "repository",
+    [
+        "operator",
+        "localhost/astrabox-scheduler-operator",
+        "registry.example.com:5000/team/a.b__c--d_e/operator",
+        "[fd00::1]:5000/operator",
+        "Registry.example.com/operator",
+    ],
+)
+def test_a_repository_may_name_a_registry_and_its_port(helm: Helm, repository: str) -> None:
+    pod = named(helm.render({"image": {"repository": repository, "tag": "1.0"}}), "Pod")
+    assert pod["spec"]["containers"][0]["image"] == f"{repository}:1.0"
+
+
+@pytest.mark.chart
+def test_keys_may_have_a_prefix_and_annotations_any_text(helm: Helm) -> None:
+    labels, annotations = {"example.com/a_B.c": "x.Y_z", "empty": ""}, {"Example.com/a": "any text: {}\n"}
+    template = named(helm.render({"podLabels": labels, "podAnnotations": annotations}), "Deployment")["spec"][
+        "template"
+    ]
+    assert labels.items() <= template["metadata"]["labels"].items()
+    assert template["metadata"]["annotations"] == annotations
+
+
+@pytest.mark.chart
+@pytest.mark.parametrize(("setting", "variable"), [("logLevel", "LOG_LEVEL"), ("healthPort", "HEALTH_PORT")])
+def test_a_variable_that_a_setting_sets_is_refused_by_both_names(
+    helm: Helm, setting: str, variable: str
+) -> None:
+    with pytest.raises(HelmError, match=f"extraEnv: {PREFIX}{variable} is what settings.{setting} sets"):
+        helm.render({"extraEnv": [{"name": "A", "value": "a"}, {"name": PREFIX + variable, "value": "1"}]})
+
+
+@pytest.mark.chart
+def test_every_variable_that_the_chart_sets_is_refused(newest_helm: Helm) -> None:
+    pod = named(newest_helm.render(), "Deployment")["spec"]["template"]["spec"]
+    variables = [each["name"] for each in pod["containers"][0]["env"]]
+    assert len(variables) == len(DEFAULTS["settings"])
+    for name in variables:
+        with pytest.raises(HelmError, match=f"extraEnv: {name} is what settings"):
+            newest_helm.render({"extraEnv": [{"name": name, "value": "1"}]})
+
+
+@pytest.mark.chart
+def test_a_variable_that_stands_twice_is_refused(helm: Helm) -> None:
+    with pytest.raises(HelmError, match="extraEnv: A stands twice"):
+        helm.render({"extraEnv": [{"name": "A", "value": "a"}, {"name": "A", "value": "b"}]})
 
 
 REFUSED_TOGETHER: Mapping[str, tuple[dict[str, Any], str]] = {
@@ -127,12 +200,7 @@ def test_a_scrape_that_ends_in_time_is_accepted(helm: Helm, interval: str, timeo
 def test_a_chart_that_has_this_one_as_a_dependency_can_leave_it_out(
     helm: Helm, tmp_path: Path, *, enabled: bool
 ) -> None:
-    parent = tmp_path / "parent"
-    shutil.copytree(CHART, parent / "charts" / CHART.name)
-    own = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    dependency = {key: own[key] for key in ("name", "version")} | {"condition": f"{CHART.name}.enabled"}
-    about = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": [dependency]}
-    (parent / "Chart.yaml").write_text(yaml.safe_dump(about))
+    parent = as_dependency(tmp_path)
     values = {"global": {"domain": "example.invalid"}, CHART.name: {"enabled": enabled}}
     kinds = [each["kind"] for each in helm.render(values, release="all", chart=parent)]
     assert ("Deployment" in kinds) == enabled
@@ -213,8 +281,10 @@ def test_bounds_are_those_of_the_settings() -> None:
     for value, schema in SCHEMA["properties"]["settings"]["properties"].items():
         field = fields[names[value]]
         for bound in ("type", "minimum", "maximum", "enum", "minLength"):
-            # Port 0 is any free one: of no use where a probe has to know it. An enum says its type.
-            if (value, bound) != ("healthPort", "minimum") and not ("enum" in schema and bound == "type"):
+            # Port 0 is any free one: of no use where a probe has to know it. Nor is a host that it does
+            # not reach, so there are two. An enum says its type.
+            narrower = value == "healthHost" or (value, bound) == ("healthPort", "minimum")
+            if not narrower and not ("enum" in schema and bound == "type"):
                 assert schema.get(bound) == field.get(bound), (value, bound)
         assert DEFAULTS["settings"][value] == field["default"]
 

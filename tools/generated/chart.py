@@ -20,7 +20,7 @@ _METADATA: Final = """\
   labels:
     {{- include "astrabox-scheduler.labels" . | nindent 4 }}
     app.kubernetes.io/component: crds
-  {{- if .Values.crds.keep }}
+  {{- if include "astrabox-scheduler.keepsCrds" . }}
   annotations:
     helm.sh/resource-policy: keep
     argocd.argoproj.io/sync-options: Prune=false

@@ -77,6 +77,29 @@ app.kubernetes.io/component: test
 {{- end }}
 {{- end }}
 
+{{- /* Only `false` itself gives the CRDs away: Helm drops an empty key, and may be told to leave the schema out. */ -}}
+{{- define "astrabox-scheduler.keepsCrds" -}}
+{{- if ne (toString .Values.crds.keep) "false" }}true{{ end }}
+{{- end }}
+
+{{- /* A variable that stands twice is refused by Helm 4 without its name, and the last one counts in Helm 3. */ -}}
+{{- define "astrabox-scheduler.checkExtraEnv" -}}
+{{- $settings := dict }}
+{{- range $setting, $_ := .Values.settings }}
+{{- $_ := set $settings (snakecase $setting | upper | printf "ASTRABOX_SCHEDULER_OPERATOR_%s") $setting }}
+{{- end }}
+{{- $seen := dict }}
+{{- range .Values.extraEnv }}
+{{- with get $settings .name }}
+{{- printf "extraEnv: ASTRABOX_SCHEDULER_OPERATOR_%s is what settings.%s sets; set that instead" (snakecase . | upper) . | fail }}
+{{- end }}
+{{- if hasKey $seen .name }}
+{{- printf "extraEnv: %s stands twice; leave one of them" .name | fail }}
+{{- end }}
+{{- $_ := set $seen .name true }}
+{{- end }}
+{{- end }}
+
 {{- /* The accounts of AstraBox, as subjects. */ -}}
 {{- define "astrabox-scheduler.providerSubjects" -}}
 {{- range .Values.astrabox.serviceAccounts }}
