@@ -110,7 +110,7 @@ async def test_one_that_fails_again_and_again_comes_behind_the_others(world: Wor
     ("error", "told"),
     [
         (DENIED, ": upgrade the chart to this release with rbac.create=true; or bind the service account"),
-        (NotServed("404"), ": upgrade the chart to this release with crds.install=true"),
+        (NotServed("404"), ": install the chart of this release, or upgrade to it, with crds.install=true"),
         (QuotaExceeded("exceeded quota"), ""),
         (Unreachable("cut"), ""),
     ],
