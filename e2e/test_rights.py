@@ -181,7 +181,7 @@ def test_a_pod_of_another_account_says_what_it_lacks_and_starts_when_that_is_don
         f"in namespace {release.namespace}"
         for each in by_resource(PROVIDER_PERMISSIONS)
     ]
-    assert "name the account in astrabox.serviceAccounts of the chart's values" in said
+    assert "name it in astrabox.serviceAccounts of the chart's values" in said
 
     accounts = (
         f"astrabox.serviceAccounts[{number}].name={name}"

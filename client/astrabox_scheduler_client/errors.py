@@ -131,6 +131,10 @@ class MalformedAnswer(ApiError):
     """An answer that is whole, and is no JSON or has the wrong shape: a proxy's, or an object not as ours."""
 
 
+OF_ALL: Final = (AccessDenied, NotServed)
+"""Refusals that every other object meets as well, and that end without a change of any object."""
+
+
 def advice(error: ApiError) -> str:
     """What to look at where the API server could not be asked at all, or did not do its part."""
     if isinstance(error, Unreachable):

@@ -13,6 +13,10 @@ class PayloadError(ValueError):
     """The payload is not a JSON object that comes back equal to what was given."""
 
 
+class PayloadTooDeepError(PayloadError):
+    """It is nested too deeply for the Python that reads it; another version may read it."""
+
+
 def encode_payload(payload: Mapping[str, Any]) -> str:
     """JSON text that `decode_payload` turns into an equal value.
 
@@ -38,8 +42,10 @@ def decode_payload(text: str) -> dict[str, Any]:
     """The value of stored payload text; raises PayloadError where it is no JSON object."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise PayloadError("the stored payload is not JSON") from None
+    except RecursionError:
+        raise PayloadTooDeepError("the stored payload is nested too deeply to be read here") from None
     if not isinstance(value, dict):
         raise PayloadError("the stored payload is not a JSON object")
     return value

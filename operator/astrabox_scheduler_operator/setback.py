@@ -21,7 +21,7 @@ class Setback:
         self._in_a_row: set[str] = set()
         self._pause = 0.0
         self._until = float("-inf")
-        self._told = False
+        self._told: set[type] = set()
 
     def __contains__(self, name: str) -> bool:
         """Whether the latest write of this one has failed."""
@@ -31,15 +31,16 @@ class Setback:
         """Whether nothing is to be written yet."""
         return now < self._until
 
-    def failed(self, name: str, now: float) -> bool:
-        """Note it; True for the first, which is to be told."""
+    def failed(self, name: str, error: Exception, now: float) -> bool:
+        """Note it; True for the first error of its kind, which is to be told."""
         self._failing.add(name)
         self._in_a_row.add(name)
         # What was under way when the pause began says nothing new.
         if len(self._in_a_row) >= GIVE_UP_AFTER and not self.pauses(now):
             self._pause = min(max(RETRY_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
             self._until = now + self._pause
-        first, self._told = not self._told, True
+        first = type(error) not in self._told
+        self._told.add(type(error))
         return first
 
     def succeeded(self, name: str) -> bool:
@@ -49,7 +50,7 @@ class Setback:
         self.dropped(name)
         if self._failing or not self._told:
             return False
-        self._told = False
+        self._told.clear()
         return True
 
     def dropped(self, name: str) -> None:

@@ -116,10 +116,10 @@ class StatusWriter:
         except NotFound:
             self._setback.dropped(name)
             return False  # the watch or the sweep will say so
-        except Conflict:
+        except Conflict as error:
             if unanswered is not None:
                 self._unanswered[name] = unanswered  # it was ours that was first
-            await self._read_again(index, name)
+            await self._read_again(index, name, error)
         except ApiError as error:
             self._unanswered[name] = before
             self._failed(name, error)
@@ -131,10 +131,10 @@ class StatusWriter:
         return False
 
     def _failed(self, name: str, error: ApiError) -> None:
-        """Try again later; of all that fail until they succeed, the first is told."""
+        """Try again later; of all that fail until they succeed, the first of its kind is told."""
         now = self._clock.monotonic()
         self._metrics.status_failed(error)
-        level = logging.WARNING if self._setback.failed(name, now) else logging.DEBUG
+        level = logging.WARNING if self._setback.failed(name, error, now) else logging.DEBUG
         told = "statuses of schedules cannot be written, trying on: %s%s"
         _LOG.log(level, told, error, remedy(error), extra={"schedule": name})
         self._waiting[name] = now + RETRY_SECONDS
@@ -160,11 +160,14 @@ class StatusWriter:
         if of_the_schedule or of_a_due_time:
             self._tell_problem(entry, told)
 
-    async def _read_again(self, index: ScheduleIndex, name: str) -> None:
-        """Somebody wrote the object since we saw it."""
+    async def _read_again(self, index: ScheduleIndex, name: str, conflict: Conflict) -> None:
+        """Somebody wrote the object since we saw it; or, if not, it was refused as if somebody had."""
         known = index.get(name)
         try:
-            index.upsert_read(await self._store.get(name), self._clock.now(), known)  # touches it
+            found = await self._store.get(name)
+            index.upsert_read(found, self._clock.now(), known)  # touches it
+            if known and found.metadata.resource_version == known.metadata.resource_version:
+                self._failed(name, conflict)
         except NotFound:
             index.forget(known)
             self._setback.dropped(name)

@@ -12,6 +12,7 @@ to be confirmed again by whoever has it next (G5).
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -65,6 +66,10 @@ def _looking() -> Trouble:
     return Trouble(
         "the schedule of run {} cannot be looked at", "the schedules of runs can be looked at again"
     )
+
+
+class _GivenUpError(Exception):
+    """What cannot be done is not tried on, and not told as done."""
 
 
 class Fence(Protocol):
@@ -192,7 +197,7 @@ class Attempt:
         """
         if not self.untouched or self.run is None or self.run.status.finished:
             return
-        with self._desk.taking_back.of(self.entry.name) as failed:
+        with suppress(_GivenUpError), self._desk.taking_back.of(self.entry.name) as failed:
             await self._take_back(self.run if self.run.status == self._claim else None, failed)
 
     async def _take_back(self, run: RunInvocation | None, failed: Callable[[Exception], None]) -> None:
@@ -207,7 +212,7 @@ class Attempt:
                 if error.permanent and not isinstance(error, (Conflict, Forbidden, NotServed)):
                     if not isinstance(error, NotFound):
                         _LOG.warning("the claim of run %s cannot be taken back: %s", self.entry.name, error)
-                    return
+                    raise _GivenUpError from error
                 run = None
                 failed(error)
                 await asyncio.sleep(pauses.next(error.retry_after))

@@ -32,7 +32,7 @@ _NOT_PERMITTED = (
 )
 _REFUSED = (
     "a rule of the scheduler's store refuses it. Trying again does not help until an operator has changed "
-    "that: AstraBox's log says what was answered."
+    "that: AstraBox's log has the refusal."
 )
 STORE_ERRORS = (ApiError, ConnectError, ValidationError, OSError, TimeoutError)
 """Everything by which a store can fail; anything else is a fault of this program and stays visible."""
@@ -48,7 +48,7 @@ def in_seam_words(outcome: str) -> Iterator[None]:
     except (QuotaExceeded, TooLarge) as error:
         raise capacity_exceeded(outcome, error) from error
     except Forbidden as error:
-        _LOG.warning("%s: %s", outcome, said(error))
+        _LOG.warning("%s: %s", outcome.encode("unicode_escape").decode(), said(error))
         why = _NOT_PERMITTED if isinstance(error, AccessDenied) else _REFUSED
         raise SchedulerUnavailable(f"{outcome}: {why}") from error
     except STORE_ERRORS as error:

@@ -88,8 +88,9 @@ class Intake:
         )
         async with aclosing(events):
             async for event in events:
-                self._works(pauses)
-                version = event.resource_version or version
+                if event.resource_version and event.resource_version != version:
+                    version = event.resource_version
+                    self._works(pauses)
                 if event.type == "DELETED":
                     self._gone(event.name)
                 elif event.run is not None:

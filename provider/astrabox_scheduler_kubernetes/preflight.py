@@ -13,6 +13,7 @@ from astrabox_scheduler_crds.labels import ROLE_LABEL
 from astrabox_scheduler_crds.permissions import PROVIDER_PERMISSIONS, by_resource
 from astrabox_scheduler_kubernetes.settings import PREFIX
 from astrabox_scheduler_kubernetes.store import Store
+from astrabox_scheduler_kubernetes.telling import GRANT
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 LIMIT_SECONDS: Final = 15.0
@@ -86,14 +87,14 @@ async def _rights(api: SchedulerApi) -> list[str]:
     denied = await api.access.denied(PROVIDER_PERMISSIONS)
     if not denied:
         return []
-    account = await api.access.account()
-    lines = [
-        f"the account {account} may not {each} in namespace {api.namespace}" for each in by_resource(denied)
-    ]
+    try:
+        account = f"the account {await api.access.account()}"
+    except ApiError:
+        account = "the account"  # what it lacks is known, and of more use than why its name is not
+    lines = [f"{account} may not {each} in namespace {api.namespace}" for each in by_resource(denied)]
     kubectl = f"kubectl -n {api.namespace}"
     hint = (
-        "to grant these rights, name the account in astrabox.serviceAccounts of the chart's values and "
-        "install the chart, or upgrade it; or bind it to the Role for AstraBox of the chart or of "
+        f"{GRANT}; or bind it to the Role for AstraBox of the chart or of "
         f"deploy/rbac.yaml, whose name ends with -provider (`{kubectl} get roles`): "
         f"`{kubectl} create rolebinding <a name> --role=<that Role> "
         "--serviceaccount=<its namespace>:<its name>`"

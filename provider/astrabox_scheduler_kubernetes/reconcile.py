@@ -24,12 +24,12 @@ work later), else ScheduleCapacityExceeded, else InvalidSchedule.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import ApiError, Forbidden, QuotaExceeded, TooLarge
+from astrabox_scheduler_client.errors import OF_ALL, ApiError, Forbidden, QuotaExceeded, TooLarge
 from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError
@@ -188,7 +188,9 @@ class Reconcile:
                 try:
                     await act(item)
                 except _FAULTS as error:
-                    faults += isinstance(error, ApiError) and not error.permanent
+                    faults += isinstance(error, OF_ALL) or (
+                        isinstance(error, ApiError) and not error.permanent
+                    )
                     self._failed(name(item), error)
 
         async with asyncio.TaskGroup() as group:
@@ -217,20 +219,18 @@ class Reconcile:
     def _raise_failures(self) -> None:
         for kind, outcome in _KINDS:
             failed = {each: error for each, error in self._failures.items() if _kind(error) is kind}
+            refused = {each: error for each, error in failed.items() if isinstance(error, Forbidden)}
+            if refused and kind is SchedulerUnavailable:
+                with in_seam_words(f"{_of_deployments(refused)} could not be stored"):
+                    raise next(iter(refused.values()))
             if failed:
-                names = ", ".join(f"{each:.100}" for each in list(failed)[:_NAMED])
-                more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-                who, errors = f"The schedules of Deployment {names}{more}", list(failed.values())
-                _raise_refusal(f"{who} could not be stored", errors)
-                raise kind(f"{who} {outcome}") from errors[0]
+                raise kind(f"{_of_deployments(failed)} {outcome}") from next(iter(failed.values()))
 
 
-def _raise_refusal(outcome: str, errors: Iterable[Exception]) -> None:
-    """Raise what AstraBox is told where one of the errors is that a right is lacking."""
-    for error in errors:
-        if isinstance(error, Forbidden) and not isinstance(error, QuotaExceeded):
-            with in_seam_words(outcome):
-                raise error
+def _of_deployments(ids: Collection[str]) -> str:
+    names = ", ".join(f"{each:.100}" for each in list(ids)[:_NAMED])
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    return f"The schedules of Deployment {names}{more}"
 
 
 def _kind(error: Exception) -> type[Exception]:

@@ -14,9 +14,9 @@ _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _REMEMBERED: Final = 1000
 _RACES: Final = (Conflict, Gone, NotFound)
 """What a write by somebody else, or much time, brings about: once, it is no trouble."""
-_GRANT: Final = (
-    "to grant a right that the account lacks, name it in astrabox.serviceAccounts of the chart's values, "
-    "with rbac.create=true, and run `helm upgrade`"
+GRANT: Final = (
+    "to grant what the account lacks, name it in astrabox.serviceAccounts of the chart's values, with "
+    "astrabox.rbac=true, and install the chart, or upgrade it"
 )
 
 
@@ -28,7 +28,7 @@ def trace_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """An error of the store, and for a refusal what to do about it."""
     if isinstance(error, AccessDenied):
-        return f"{error}; {_GRANT}"
+        return f"{error}; {GRANT}"
     return str(error)
 
 

@@ -65,7 +65,7 @@ def test_every_object_has_the_recommended_labels_and_the_users(everything: list[
 
 
 def test_labels_given_twice_are_rendered_once_and_the_nearer_value_wins(helm: Helm) -> None:
-    near, alert = {"team": "near", "example.com/own": "yes"}, {"severity": "page"}
+    near, alert = {"team": "", "example.com/own": "yes"}, {"severity": "page"}
     values = {
         **ALL_ON,
         "podLabels": near,

@@ -53,7 +53,11 @@ app.kubernetes.io/component: operator
 
 {{- /* Labels, and those of a value; a key in both has the value's, since YAML has each key once. */ -}}
 {{- define "astrabox-scheduler.labelsWith" -}}
-{{- toYaml (merge (deepCopy (default dict (index . 1))) (fromYaml (index . 0))) }}
+{{- $labels := fromYaml (index . 0) }}
+{{- range $key, $value := index . 1 }}
+{{- $_ := set $labels $key $value }}
+{{- end }}
+{{- toYaml $labels }}
 {{- end }}
 
 {{- define "astrabox-scheduler.selector" -}}

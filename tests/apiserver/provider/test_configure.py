@@ -63,8 +63,8 @@ async def test_everything_that_is_missing_is_said_at_once(
         f"the account {ACCOUNT.format(namespace)} may not {each} in namespace {namespace}"
         for each in by_resource(PROVIDER_PERMISSIONS)
     ]
-    (hint,) = [line for line in lines if "to grant these rights" in line]
-    assert "name the account in astrabox.serviceAccounts of the chart's values" in hint
+    (hint,) = [line for line in lines if "to grant what the account lacks" in line]
+    assert "name it in astrabox.serviceAccounts of the chart's values, with astrabox.rbac=true" in hint
     assert f"`kubectl -n {namespace} create rolebinding " in hint
 
 

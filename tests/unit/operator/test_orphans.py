@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from astrabox_scheduler_client.errors import Forbidden, ServerError
+from astrabox_scheduler_client.errors import AccessDenied, ApiError, Forbidden, NotServed, ServerError
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW
 from astrabox_scheduler_crds.metadata import ObjectMeta
@@ -141,6 +141,23 @@ async def test_a_run_that_cannot_be_cancelled_holds_up_no_other(
     assert await orphans.settle(at("12:15")) == 1
     assert await orphans.settle(at("12:16")) == 0
     assert len([each for each in caplog.messages if "cannot be cancelled" in each]) == 1
+
+
+@pytest.mark.parametrize("error", [AccessDenied("403"), NotServed("404"), ServerError("500")])
+async def test_what_refuses_them_all_gives_none_of_them_up(world: World, error: ApiError) -> None:
+    """The right comes back, or the definitions: the run is cancelled then."""
+    operator = world.operator()
+    world.provider("astrabox-1", at("06:00"), until=at("12:00:50"))
+    world.runs.put(run("a-20260601t1201z", "12:01"))
+    orphans, real = orphans_of(operator), world.runs.patch_status
+
+    async def refused(*_: Any) -> ObjectMeta:
+        raise error
+
+    world.runs.patch_status = refused  # type: ignore[method-assign,assignment]
+    assert await orphans.settle(at("12:15")) == 0
+    world.runs.patch_status = real  # type: ignore[method-assign]
+    assert await orphans.settle(at("12:16")) == 1
 
 
 async def test_one_orphan_that_cannot_be_read_holds_up_no_other(world: World) -> None:

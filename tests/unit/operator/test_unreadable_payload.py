@@ -110,3 +110,32 @@ async def test_all_replicas_have_one_answer(world: World) -> None:
         entries = [operator.index.get("a") for operator in (first, second)]
         first.see()
         assert len({each.observed.active_since for each in entries if each is not None}) == 1
+
+
+async def test_a_correction_by_hand_does_not_count_from_what_astrabox_wrote_before(world: World) -> None:
+    """Every schedule of AstraBox says when it was written: that was before it was broken."""
+    operator = world.operator()
+    stored = world.schedules.put("a")
+    annotations = {APPLIED_AT_ANNOTATION: utc_text(at("12:00:30"))}
+    marked = stored.changed(metadata=stored.metadata.changed(annotations=annotations))
+    world.schedules._store(marked)
+    operator.see()
+    await operator.minutes("12:01", "12:01")
+    for when, payload in (("12:01:30", "none"), ("12:04:30", "{}")):
+        world.now = at(when)
+        await operator.minutes("12:02", "12:04") if payload == "{}" else None
+        stored = world.schedules.put("a", payload=payload)
+        world.schedules._store(stored.changed(metadata=stored.metadata.changed(annotations=annotations)))
+        world.now = at(when)
+        operator.see()
+        await operator.write_status()
+    await operator.minutes("12:05", "12:06")
+    assert world.due_names("a") == ["12:01", "12:05", "12:06"]
+
+
+async def test_what_another_python_may_read_is_not_refused(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a", payload='{"p":' * 20_000 + "1" + "}" * 20_000)
+    operator.see()
+    await operator.at(at("12:01"))
+    assert world.due_names("a") == ["12:01"]

@@ -137,6 +137,11 @@ def environ(path: Path) -> dict[str, str]:
     return {f"{PREFIX}KUBECONFIG": str(path), f"{PREFIX}REQUEST_TIMEOUT_SECONDS": "0.3"}
 
 
+def patient(variables: dict[str, str]) -> dict[str, str]:
+    """With time for an answer that does come, on a machine with much to do."""
+    return variables | {f"{PREFIX}REQUEST_TIMEOUT_SECONDS": "10"}
+
+
 def unchecked(variables: dict[str, str]) -> KubernetesSchedulerProvider:
     """A provider whose configure passed while the store was there."""
     provider = KubernetesSchedulerProvider(environ=variables, timing=TIMING)
@@ -197,8 +202,9 @@ async def test_a_lacking_right_is_told_as_such_to_both(serve: Any, caplog: pytes
         assert "lacks a right that this takes. Trying again does not help" in str(error), name
     told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert len(told) == len(outcomes)
-    assert all('User "x" cannot get; to grant a right' in each for each in told)
+    assert all('User "x" cannot get; to grant what the account lacks' in each for each in told)
     assert all("astrabox.serviceAccounts" in each for each in told)
+    assert all("with astrabox.rbac=true" in each for each in told)
 
 
 async def test_a_policy_that_refuses_is_not_told_as_a_lacking_right(
@@ -227,6 +233,64 @@ async def test_a_reconcile_that_may_only_read_says_so(serve: Any, caplog: pytest
     assert str(caught.value).startswith(told)
     assert caught.value.__cause__ is not None
     assert caplog.text.count("astrabox.serviceAccounts") == 1
+
+
+async def one_name_refused(request: web.Request) -> web.StreamResponse:
+    if request.method == "POST" and b'"name":"a"' in await request.read():
+        return status(403, "Forbidden", 'pods is forbidden: User "x" cannot create')
+    if request.method == "POST":
+        return status(422, "Invalid", "no")
+    return await written_by_nobody(request)
+
+
+async def test_a_reconcile_names_those_that_were_refused_alone(serve: Any) -> None:
+    provider = unchecked(await serve(one_name_refused))
+    with pytest.raises(SchedulerUnavailable) as caught:
+        await provider.reconcile([Schedule(each, "* * * * *", "UTC", True, {}) for each in "ab"])
+    told = "The schedules of Deployment a could not be stored: the scheduler lacks a right"
+    assert str(caught.value).startswith(told)
+
+
+async def test_a_log_line_stays_one_line_whatever_an_id_is(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = unchecked(await serve(written_by_nobody))
+    with pytest.raises(SchedulerUnavailable):
+        await provider.reconcile([Schedule("a\nERROR b", "* * * * *", "UTC", True, {})])
+    assert not [each for each in caplog.messages if "\n" in each]
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("unauthorized", "the credentials are refused: check the service account or the kubeconfig"),
+        ("unavailable", "check the API server"),
+        (None, "check address, network policies and proxy"),
+    ],
+)
+async def test_a_cluster_that_cannot_be_asked_is_told_once_with_what_to_check(
+    serve: Any, tmp_path: Path, fault: str | None, told: str
+) -> None:
+    away = environ(kubeconfig(tmp_path / "away", "http://127.0.0.1:9"))
+    variables = patient(away if fault is None else await serve(FAULTS[fault]))
+    provider = KubernetesSchedulerProvider(environ=variables, timing=TIMING)
+    with pytest.raises(SchedulerConfigurationError) as caught:
+        await asyncio.to_thread(provider.configure, repository_backend=None)
+    _, line = str(caught.value).splitlines()
+    assert "does not answer as it should" in line
+    assert line.endswith(told)
+
+
+async def no_name(request: web.Request) -> web.StreamResponse:
+    if request.path.endswith("/selfsubjectaccessreviews"):
+        return web.json_response({"status": {"allowed": False}}, status=201)
+    return status(404, "NotFound")
+
+
+async def test_what_is_missing_is_told_though_the_name_of_the_account_is_not(serve: Any) -> None:
+    provider = KubernetesSchedulerProvider(environ=patient(await serve(no_name)), timing=TIMING)
+    with pytest.raises(SchedulerConfigurationError, match="the account may not create, "):
+        await asyncio.to_thread(provider.configure, repository_backend=None)
 
 
 async def test_refused_connection_and_no_configuration(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -13,28 +12,24 @@ import pytest
 
 from astrabox_scheduler_client.errors import (
     AccessDenied,
-    ApiError,
     Conflict,
-    Forbidden,
-    Gone,
+    Invalid,
     QuotaExceeded,
     ServerError,
     Unreachable,
 )
-from astrabox_scheduler_client.resource import Listing
-from astrabox_scheduler_client.watch import RunEvent
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import Phase, RunStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import with_attempt
 from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
-from astrabox_scheduler_kubernetes.intake import Intake, Term
+from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.recorder import Dropped
 from astrabox_scheduler_kubernetes.restore import Restorer
 from astrabox_scheduler_kubernetes.spared import SecondLook, Spared
 from astrabox_scheduler_kubernetes.store import Store
-from astrabox_scheduler_kubernetes.telling import Told, Trouble, said
-from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+from astrabox_scheduler_kubernetes.telling import Trouble, said
+from astrabox_scheduler_kubernetes.timing import Timing
 from astrabox_scheduler_kubernetes.withdrawing import Unsaved
 from astrabox_scheduler_kubernetes.writing import Trail
 from tests.unit.provider.memory_runs import NOW, World
@@ -42,35 +37,8 @@ from tests.unit.provider.test_claims import claims_late
 
 TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
 TERM = Term("me", 0)
-EVENT = RunEvent("BOOKMARK", "2")
 REFUSED = AccessDenied('PATCH /r/status: HTTP 403 Forbidden: User "x" cannot patch')
 AWAY = Unreachable("away")
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was told so far, without what is for those who look for details."""
-    caplog.set_level(logging.DEBUG)
-
-    def told() -> list[str]:
-        shown = [each for each in caplog.records if each.levelno >= logging.INFO]
-        return [f"{each.levelname} {each.getMessage()}" for each in shown]
-
-    return told
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that are asked for, in seconds; none is made."""
-    asked: list[float] = []
-    following = Pauses.next
-
-    def record(self: Pauses, wanted: float | None = None) -> float:
-        asked.append(following(self, wanted))
-        return 0.0
-
-    monkeypatch.setattr(Pauses, "next", record)
-    return asked
 
 
 async def test_a_state_that_cannot_be_saved_is_told_once_and_when_it_works_again(
@@ -157,6 +125,23 @@ async def test_a_claim_that_cannot_be_taken_back_is_told(
     ]
 
 
+async def test_a_claim_that_is_given_up_is_not_told_as_taken_back(lines: Callable[[], list[str]]) -> None:
+    world = World()
+
+    async def lapse() -> None:
+        world.lapses = 1
+
+    claims_late(world, lapse)
+    attempt = world.attempt(world.run(scheduled=True, age=3.0))
+    await attempt.carry_out()
+    world.runs.faults = [AWAY, Invalid("422")]
+    await attempt.take_back()
+    assert [line for line in lines() if "taken back" in line] == [
+        "WARNING the claim of run r cannot be taken back, trying on: away",
+        "WARNING the claim of run r cannot be taken back: 422",
+    ]
+
+
 async def test_a_schedule_that_cannot_be_looked_at_after_the_claim_is_told(
     lines: Callable[[], list[str]],
 ) -> None:
@@ -178,103 +163,6 @@ async def test_a_run_that_waits_to_be_read_is_told_once(lines: Callable[[], list
         assert await world.attempt(run).carry_out() == world.clock.at
     assert lines() == ["WARNING run r waits, its state cannot be read: away"]
     assert world.log == []
-
-
-class Watched:
-    """Runs that can be listed; each watch does what is written for it, the last one goes on."""
-
-    def __init__(self, *script: ApiError | list[RunEvent | ApiError]) -> None:
-        self.script = list(script)
-        self.lists = 0
-        self.at_end = asyncio.Event()
-        self.lasts = 0.0
-
-    async def list_assigned(self, assignee: str) -> Listing[Any]:
-        self.lists += 1
-        return Listing([], "1")
-
-    async def watch(self, *_: Any) -> AsyncIterator[RunEvent]:
-        if not self.script:
-            self.at_end.set()
-            await asyncio.Event().wait()
-        step = self.script.pop(0)
-        await asyncio.sleep(self.lasts)
-        for each in step if isinstance(step, list) else [step]:
-            if isinstance(each, ApiError):
-                raise each
-            yield each
-
-
-async def follow(watched: Watched, timing: Timing | None = None) -> None:
-    intake = Intake(cast(Any, watched), timing or Timing(), lambda *_: None, lambda _: None, Told())
-    task = asyncio.create_task(intake.follow(TERM))
-    async with asyncio.timeout(5.0):
-        await watched.at_end.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_a_watch_that_is_refused_is_tried_with_growing_pauses_and_told_once(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
-    """A list that works between says nothing of the watch."""
-    watched = Watched(*[Forbidden("403")] * 8)
-    await follow(watched)
-    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    assert watched.lists == 9
-    (line,) = lines()
-    assert line.startswith("WARNING runs cannot be watched, trying on: 403")
-
-
-async def test_the_first_event_or_bookmark_shows_that_the_watch_works(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
-    await follow(Watched(AWAY, AWAY, [EVENT, AWAY], [EVENT]))
-    assert pauses == [0.2, 0.4, 0.2]
-    failing, again = "WARNING runs cannot be watched, trying on: away", "INFO runs can be watched again"
-    assert lines() == [failing, again, failing, again]
-
-
-async def test_a_watch_that_ends_at_once_without_an_event_is_a_failure(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
-    """As of a proxy that lets no stream through: each end is in order, and nothing comes."""
-    watched = Watched([], [], [], [EVENT])
-    await follow(watched)
-    assert pauses == [0.2, 0.4, 0.8]
-    assert lines() == [
-        "WARNING runs cannot be watched, trying on: the watch of runs has ended at once",
-        "INFO runs can be watched again",
-    ]
-
-
-async def test_a_version_that_is_too_old_at_each_try_is_a_failure_and_once_it_is_none(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
-    await follow(Watched([EVENT, Gone("old")], [EVENT, Gone("old")], [EVENT]))
-    assert lines() == []
-    await follow(Watched(*[Gone("old")] * 4))
-    assert pauses == [0.2, 0.2, 0.2, 0.4, 0.8, 1.6]
-    assert lines() == ["WARNING runs cannot be watched, trying on: old"]
-
-
-async def test_a_watch_that_is_cut_after_a_while_is_begun_anew_at_once(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
-    """Without an event, as by a proxy that cuts what is silent: runs are to wait no longer for that."""
-    watched = Watched(*[AWAY] * 4)
-    watched.lasts = 0.05
-    await follow(watched, Timing(first_pause=0.01, longest_pause=0.04))
-    assert pauses == [0.01] * 4
-    assert lines() == ["WARNING runs cannot be watched, trying on: away"]
-
-
-async def test_a_watch_that_the_server_ends_in_time_is_well(lines: Callable[[], list[str]]) -> None:
-    watched = Watched(AWAY, [], [], [])
-    watched.lasts = 0.05
-    await follow(watched, Timing(first_pause=0.01, longest_pause=0.04))
-    assert watched.lists == 2
-    assert lines()[1:] == ["INFO runs can be watched again"]
 
 
 async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]]) -> None:
@@ -303,35 +191,6 @@ async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]
         "WARNING unfinished runs cannot be looked through, trying on: 500",
         "INFO unfinished runs can be looked through again",
     ]
-
-
-async def test_a_fault_of_ours_in_the_intake_neither_ends_it_nor_stays_unseen(
-    lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("astrabox_scheduler_kubernetes.dispatcher._FAULT_PAUSE", 0.0)
-    keeper = SimpleNamespace(beat=lambda: None, held=lambda: True, lapses=0, name="me")
-    providers = SimpleNamespace(now=lambda _: SimpleNamespace(assignable=frozenset()))
-    world = World()
-    dispatcher = Dispatcher(
-        cast(Any, None), cast(Any, keeper), cast(Any, providers), world.desk, concurrency=1
-    )
-    begun: list[Term] = []
-    again = asyncio.Event()
-
-    async def follow(term: Term) -> None:
-        begun.append(term)
-        if len(begun) == 1:
-            raise KeyError("a fault")
-        again.set()
-        await asyncio.Event().wait()
-
-    dispatcher._intake.follow = follow  # type: ignore[method-assign]
-    dispatcher._heartbeat()
-    async with asyncio.timeout(5.0):
-        await again.wait()
-    await dispatcher._end_intake()
-    assert begun == [TERM, TERM]
-    assert any("the intake loop failed and is begun again" in line for line in lines())
 
 
 class Away:
