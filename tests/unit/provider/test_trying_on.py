@@ -22,6 +22,7 @@ from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.run import Phase, RunStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import with_attempt
+from astrabox_scheduler_kubernetes.attempt import Attempt
 from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
 from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.recorder import Dropped
@@ -103,9 +104,8 @@ async def test_a_store_that_refuses_the_very_version_it_gives_is_not_asked_witho
     ]
 
 
-async def test_a_claim_that_cannot_be_taken_back_is_told(
-    lines: Callable[[], list[str]], pauses: list[float]
-) -> None:
+async def claimed_too_late() -> tuple[World, Attempt]:
+    """An attempt whose Lease was lost while its claim was written: AstraBox was not called."""
     world = World()
 
     async def lapse() -> None:
@@ -114,6 +114,13 @@ async def test_a_claim_that_cannot_be_taken_back_is_told(
     claims_late(world, lapse)
     attempt = world.attempt(world.run(scheduled=True, age=3.0))
     await attempt.carry_out()
+    return world, attempt
+
+
+async def test_a_claim_that_cannot_be_taken_back_is_told(
+    lines: Callable[[], list[str]], pauses: list[float]
+) -> None:
+    world, attempt = await claimed_too_late()
     world.runs.faults = [AWAY, AWAY, Conflict("refused"), Conflict("refused")]
     await attempt.take_back()
     assert len(pauses) == 4
@@ -126,14 +133,7 @@ async def test_a_claim_that_cannot_be_taken_back_is_told(
 
 
 async def test_a_claim_that_is_given_up_is_not_told_as_taken_back(lines: Callable[[], list[str]]) -> None:
-    world = World()
-
-    async def lapse() -> None:
-        world.lapses = 1
-
-    claims_late(world, lapse)
-    attempt = world.attempt(world.run(scheduled=True, age=3.0))
-    await attempt.carry_out()
+    world, attempt = await claimed_too_late()
     world.runs.faults = [AWAY, Invalid("422")]
     await attempt.take_back()
     assert [line for line in lines() if "taken back" in line] == [
