@@ -29,13 +29,15 @@ class ConnectError(Exception):
 class ApiError(Exception):
     """A call to the Kubernetes API that failed.
 
-    `permanent`: repeating the same call cannot help. `status`: the HTTP status, None where no answer
+    `permanent`: repeating the same call cannot help. `of_all`: a refusal that every other object meets as
+    well, and that ends without a change of any object. `status`: the HTTP status, None where no answer
     came. `reason`: Kubernetes' machine readable word, or ours. `retry_after`: seconds the server asks
     to wait. `ambiguous`: a write that may have been carried out all the same. `fields`: paths of the
     fields that were refused, without their values.
     """
 
     permanent: bool = False
+    of_all: bool = False
 
     def __init__(
         self,
@@ -72,6 +74,8 @@ class Forbidden(ApiError):
 class AccessDenied(Forbidden):
     """403 of the authorizer: the text names the user and the right that it lacks."""
 
+    of_all = True
+
 
 class QuotaExceeded(Forbidden):
     """403 of a ResourceQuota that is used up."""
@@ -87,6 +91,7 @@ class NotServed(ApiError):
     """404 of the whole resource: the CRDs are not installed. It says nothing of any object."""
 
     permanent = True
+    of_all = True
 
 
 class AlreadyExists(ApiError):
@@ -129,10 +134,6 @@ class ServerError(ApiError):
 
 class MalformedAnswer(ApiError):
     """An answer that is whole, and is no JSON or has the wrong shape: a proxy's, or an object not as ours."""
-
-
-OF_ALL: Final = (AccessDenied, NotServed)
-"""Refusals that every other object meets as well, and that end without a change of any object."""
 
 
 def advice(error: ApiError) -> str:

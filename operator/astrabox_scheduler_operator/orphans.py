@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
-from astrabox_scheduler_client.errors import OF_ALL, ApiError, Conflict, MalformedAnswer, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.recovery import Orphan, settle_orphan
@@ -102,7 +102,7 @@ class Orphans:
         except (Conflict, NotFound, MalformedAnswer):
             return False  # it changed meanwhile; the next sweep sees what it is then
         except ApiError as error:
-            if not error.permanent or isinstance(error, OF_ALL):
+            if not error.permanent or error.of_all:
                 raise
             _LOG.warning("a run cannot be cancelled: %s", error, extra={"run": meta.name})
             self._kept.add(_identity(meta))  # the others go on, and it is tried when it changes

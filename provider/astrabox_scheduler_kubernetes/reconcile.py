@@ -29,7 +29,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from astrabox_scheduler_client.api import SchedulerApi
-from astrabox_scheduler_client.errors import OF_ALL, ApiError, Forbidden, QuotaExceeded, TooLarge
+from astrabox_scheduler_client.errors import ApiError, Forbidden, QuotaExceeded, TooLarge
 from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.payload import PayloadError
@@ -188,9 +188,7 @@ class Reconcile:
                 try:
                     await act(item)
                 except _FAULTS as error:
-                    faults += isinstance(error, OF_ALL) or (
-                        isinstance(error, ApiError) and not error.permanent
-                    )
+                    faults += isinstance(error, ApiError) and (error.of_all or not error.permanent)
                     self._failed(name(item), error)
 
         async with asyncio.TaskGroup() as group:
