@@ -9,7 +9,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ A delete by AstraBox writes a mark (`schedule-deleted`); the object goes later (
 """
 STEPS = frozenset({"start_session", "admit_turn"})
 """Calls of AstraBox's handler, which have points as well."""
+Connect = Callable[[], Awaitable[None]]
 
 
 class UnnamedWriteError(Exception):
@@ -123,9 +124,10 @@ def check_point(point: str) -> str:
 
 def check_action(action: str) -> str:
     """`action` if there is one of this name. Raises ValueError."""
-    if not re.fullmatch(r"(kill|term|stop|wait)(:[1-9]\d*)?", action):
+    if not re.fullmatch(r"(kill|term|stop|wait|wait-connected)(:[1-9]\d*)?", action):
         raise ValueError(
-            f"{action!r} is none of kill, term, stop, wait, nor such a one with a count, as kill:3"
+            f"{action!r} is none of kill, term, stop, wait, wait-connected, nor such a one with a count,"
+            " as kill:3"
         )
     return action
 
@@ -142,8 +144,8 @@ class Points:
         self._folder = folder
         self._passed: Counter[str] = Counter()
 
-    async def passing(self, point: str) -> None:
-        """Do what is armed here, nothing otherwise."""
+    async def passing(self, point: str, connect: Connect | None = None) -> None:
+        """Do what is armed here, nothing otherwise; `connect` opens connections that nobody uses."""
         armed = armed_file(self._folder, point)
         try:
             action, _, count = armed.read_text().partition(":")
@@ -153,6 +155,10 @@ class Points:
         self._passed[point] += 1
         if self._passed[point] < int(count or 1):
             return
+        if action == "wait-connected":
+            assert connect is not None, f"{point} is not before a write"
+            await connect()
+            action = "wait"
         reached = armed.with_name(f"{armed.name}.reached")
         try:
             armed.rename(reached)

@@ -176,7 +176,11 @@ class Rig(Outages):
     # Points
 
     def arm(self, name: str, point: str, action: str) -> None:
-        """Let a process `kill`, `term`, `stop` itself at a point, or `wait`; `kill:3`: at the third time."""
+        """Let a process `kill`, `term`, `stop` itself at a point, or `wait`; `kill:3`: at the third time.
+
+        `wait-connected`, before a write: it waits with connections open that the write can go over when
+        no new one is answered.
+        """
         armed = armed_file(self.actors.points(name), check_point(point))
         armed.parent.mkdir(exist_ok=True)
         for suffix in (".reached", ".release"):

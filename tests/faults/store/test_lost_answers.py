@@ -33,13 +33,15 @@ from tests.faults.store.refusal import refused
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
 Arrived = Callable[[], Awaitable[bool]]
+HELD = "wait-connected"
+"""A write that needed a new connection would not arrive: its handshake is swallowed as well."""
 
 
 @asynccontextmanager
 async def answer_lost(rig: Rig, process: str, point: str, arrived: Arrived) -> AsyncIterator[None]:
     """The write at `point` is carried out, its answer swallowed, the connection cut; then all is mended.
 
-    The body is entered when the write has arrived and nobody but the store knows.
+    The point is armed with HELD. The body is entered when the write has arrived and only the store knows.
     """
     await rig.reached(process, f"before:{point}", within=90)
     await rig.proxy(process).swallow_answers()
@@ -71,7 +73,7 @@ async def test_no_step_of_a_run_is_repeated_for_a_lost_answer(rig: Rig) -> None:
     }
     ended: dict[str, str] = {}
     for point, (payload, holds) in points.items():
-        rig.arm("host-1", f"before:{point}", "wait")
+        rig.arm("host-1", f"before:{point}", HELD)
         (ended[point],) = await enqueue(rig, "host-1", payload)
         async with answer_lost(rig, "host-1", point, status_of(rig, [ended[point]], holds)):
             pass
@@ -95,7 +97,7 @@ async def test_run_of_a_due_time_whose_create_looks_failed(rig: Rig) -> None:
     await apply_all(rig, "host-1", [schedule(name, cron_at(due)) for name in names])
     wanted = [run_name(name, due) for name in names]
     for operator in ("operator-1", "operator-2"):
-        rig.arm(operator, "before:run-created", "wait")
+        rig.arm(operator, "before:run-created", HELD)
     lost = [
         asyncio.create_task(lose_a_create(rig, operator, due)) for operator in ("operator-1", "operator-2")
     ]
@@ -172,7 +174,7 @@ async def test_run_now_that_is_refused_beyond_the_lease(rig: Rig) -> None:
 
 async def lost_run_now(rig: Rig) -> asyncio.Future[ScheduledRun]:
     """Ask host-1 for a run, which is held before it is created."""
-    rig.arm("host-1", "before:run-created", "wait")
+    rig.arm("host-1", "before:run-created", HELD)
     return asyncio.ensure_future(rig.host("host-1").enqueue(RUN_NOW, {"n": 1}))
 
 
@@ -197,7 +199,7 @@ async def test_schedule_whose_write_looks_failed(rig: Rig) -> None:
         ("schedule-deleted", lambda: door.delete("d"), None),
     ]
     for point, command, payload in steps:
-        rig.arm("host-1", f"before:{point}", "wait")
+        rig.arm("host-1", f"before:{point}", HELD)
         asked = asyncio.ensure_future(command())
         async with answer_lost(rig, "host-1", point, stored_as(rig, payload)):
             assert not asked.done()
@@ -216,7 +218,7 @@ async def test_schedule_of_a_refused_command_is_put_back(rig: Rig, command: str)
         await door.apply(rule)
     before = await payload_of(rig)
     point = {"create": "schedule-created", "edit": "schedule-updated", "delete": "schedule-deleted"}[command]
-    rig.arm("host-1", f"before:{point}", "wait")
+    rig.arm("host-1", f"before:{point}", HELD)
     asked = asyncio.ensure_future(door.delete("d") if command == "delete" else door.apply(edited))
     written = None if command == "delete" else '{"n":2}'
     async with answer_lost(rig, "host-1", point, stored_as(rig, written)):

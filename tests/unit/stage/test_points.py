@@ -122,7 +122,7 @@ def test_an_unknown_point_cannot_be_armed(point: str) -> None:
         check_point(point)
 
 
-@pytest.mark.parametrize("action", ["kil", "kill:0", "kill:", "wait "])
+@pytest.mark.parametrize("action", ["kil", "kill:0", "kill:", "wait ", "wait-connect"])
 def test_an_unknown_action_cannot_be_armed(action: str) -> None:
     with pytest.raises(ValueError, match="is none of"):
         check_action(action)
@@ -143,6 +143,37 @@ async def test_the_third_passage_waits_once_until_it_is_released(tmp_path: Path)
     await points.passing("before:event")
     actions = [json.loads(line)["action"] for line in (tmp_path / "points.jsonl").read_text().splitlines()]
     assert actions == ["wait", "released"]
+
+
+async def test_connections_are_open_before_the_point_is_reached(tmp_path: Path) -> None:
+    points = Points(tmp_path)
+    (tmp_path / "before.event").write_text("wait-connected")
+    opened, asked = asyncio.Event(), asyncio.Event()
+
+    async def connect() -> None:
+        asked.set()
+        await opened.wait()
+
+    held = asyncio.create_task(points.passing("before:event", connect))
+    await asked.wait()
+    assert not (tmp_path / "before.event.reached").exists()
+    opened.set()
+    (tmp_path / "before.event.release").touch()
+    await held
+    actions = [json.loads(line)["action"] for line in (tmp_path / "points.jsonl").read_text().splitlines()]
+    assert actions == ["wait", "released"], "the timeline knows one kind of waiting"
+
+
+async def test_no_connections_are_opened_for_others(tmp_path: Path) -> None:
+    points = Points(tmp_path)
+    (tmp_path / "before.event").write_text("wait")
+    (tmp_path / "before.event.release").touch()
+
+    async def connect() -> None:
+        raise AssertionError("not asked for")
+
+    await points.passing("before:event", connect)
+    await points.passing("before:event", connect)
 
 
 def test_of_two_threads_one_claims_the_point(tmp_path: Path) -> None:
