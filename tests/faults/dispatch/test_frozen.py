@@ -54,7 +54,7 @@ async def test_thawed_host_writes_nothing_over_its_heir(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(80)
 async def test_busy_host_keeps_its_runs(rig: Rig) -> None:
     """RE-04, RE-05: a call that hangs for minutes or blocks the loop longer than a Lease is made once."""
     await rig.start_hosts(3)
@@ -77,7 +77,7 @@ async def test_busy_host_keeps_its_runs(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(80)
+@pytest.mark.waits(70)
 async def test_host_blocked_for_good_is_replaced(rig: Rig) -> None:
     """WA-15: a loop that counts as dead after 10 s loses its runs; later the host is one of many."""
     await rig.start_hosts(2, env=host_settings(LOOP_DEAD_AFTER_SECONDS=10))

@@ -17,7 +17,7 @@ ATTEMPTS = 3
 HOSTS = ("host-1", "host-2")
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(60)
 async def test_run_that_kills_its_process_fails_alone(open_rig: OpenRig) -> None:
     """It ends Failed after exactly the attempts that are set; all other runs of these hosts complete."""
     rig = await open_rig(host_settings(MAX_ATTEMPTS=ATTEMPTS))

@@ -51,7 +51,7 @@ async def test_stop_under_load_is_bounded_and_hands_everything_over(rig: Rig) ->
     assert_holds(history)
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(80)
 async def test_ten_rolling_restarts_lose_nothing_and_use_up_no_attempt(open_rig: OpenRig) -> None:
     """Two hosts replaced ten times under a stream of runs, with two attempts each: all succeed."""
     rig = await open_rig(host_settings(STOP_TIMEOUT_SECONDS=1, MAX_ATTEMPTS=2))

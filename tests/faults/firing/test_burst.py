@@ -69,7 +69,7 @@ def assert_none_starts_late(history: History, ending: Iterable[str], due: float)
     assert len(late) < len(told), "all had started before, so that nothing was shown"
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(210)
 @pytest.mark.parametrize("size", SIZES)
 async def test_disable_and_delete_in_the_middle_of_a_burst(rig: Rig, size: int) -> None:
     """PA-01, PA-04, PA-07: half go away as they are due: 5 s later none of them starts, all others run."""

@@ -38,7 +38,7 @@ def test_the_table_holds_every_write_that_an_operator_may_make() -> None:
     assert {right for right in rights if right[0] not in ("get", "list", "watch")} <= set(WRITES.values())
 
 
-@pytest.mark.waits(180)
+@pytest.mark.waits(110)
 async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None:
     """FI-15, WA-04: 7 victims, one heir: each due time has its one run, a Lease later at most."""
     doomed = victims(
@@ -74,7 +74,7 @@ async def test_an_operator_dies_at_every_write_of_a_due_minute(rig: Rig) -> None
     assert_holds(history)
 
 
-@pytest.mark.waits(180)
+@pytest.mark.waits(100)
 async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     """OO-05: killed as it takes, keeps or gives up its share just before a due time: the heir fires it."""
     keeping = victims(operators(2, 3), "kill after:lease-renewed", "term before:lease-renewed")
@@ -108,7 +108,7 @@ async def test_an_operator_dies_around_its_lease(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(210)
+@pytest.mark.waits(190)
 async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(open_rig: OpenRig) -> None:
     """RT-07: all hosts are killed a second before a due time: its runs end cancelled, and never start."""
     rig = await open_rig(operator_settings(CATCH_UP_WINDOW_SECONDS=30))
@@ -143,7 +143,7 @@ async def test_an_operator_dies_as_it_cancels_what_nobody_will_start(open_rig: O
     assert_holds(history)
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(250)
 async def test_an_operator_dies_as_it_cleans_up(open_rig: OpenRig) -> None:
     """OO-02, RT-01: killed at deletes of schedules, Leases, runs: the heir cleans up, nothing fires twice."""
     rig = await open_rig(operator_settings(HISTORY_LIMIT=1, CATCH_UP_WINDOW_SECONDS=30))

@@ -46,7 +46,7 @@ async def edit_at(rig: Rig, when: float, deployment: str, cron: str) -> tuple[fl
     return sent, rig.now()
 
 
-@pytest.mark.waits(150)
+@pytest.mark.waits(120)
 async def test_edits_around_a_due_time(rig: Rig) -> None:
     """FI-03, FI-04, WA-05: the old rule's due time fires, the new counts from its edit; a last flip wins."""
     await rig.start_operators(2)
@@ -84,7 +84,7 @@ async def test_edits_around_a_due_time(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(100)
 async def test_a_payload_that_is_edited_after_the_create_is_that_of_the_next_run(rig: Rig) -> None:
     """Edited between fire and dispatch, as one host is held and one frozen: the run keeps its own payload."""
     await rig.start_operators(1)

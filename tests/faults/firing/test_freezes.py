@@ -44,7 +44,7 @@ async def test_a_frozen_operator_fires_nothing_twice(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(200)
+@pytest.mark.waits(190)
 async def test_a_rolling_restart_loses_nothing(rig: Rig) -> None:
     """FI-09, WA-14: both operators replaced, twice, over due times of 40 schedules: once each, in time."""
     await rig.start_operators(2)

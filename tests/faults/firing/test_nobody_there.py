@@ -83,7 +83,7 @@ async def until_cancelled(rig: Rig, due: float, within: float) -> Mapping[str, O
     return seen
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(250)
 @pytest.mark.parametrize(("way", "minutes"), AWAY)
 async def test_due_times_without_any_process_never_run(open_rig: OpenRig, way: str, minutes: int) -> None:
     """RT-07: none runs, also later; a count, a reason and an Event tell; runs that had begun go on."""

@@ -30,7 +30,7 @@ def assert_in_order(history: History, deployment: str, dues: list[float]) -> Non
     assert times == sorted(times), (deployment, times)
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(250)
 async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) -> None:
     """FI-01, FI-03, FI-15, WA-04: each once, in order; an edit counts from itself on; a disable ends all."""
     await rig.start_operators(2)
@@ -74,7 +74,7 @@ async def test_three_due_times_without_operators_fire_late_in_order(rig: Rig) ->
     assert_holds(history)
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(270)
 async def test_what_is_older_than_the_window_is_skipped_with_a_trace(open_rig: OpenRig) -> None:
     """FI-01: a window of 90 s: the older due times are counted, and told by one Event; the younger fire."""
     rig = await open_rig(operator_settings(CATCH_UP_WINDOW_SECONDS=90))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 ON, OFF, GONE = ([f"{kind}-{number}" for number in range(6)] for kind in ("on", "off", "gone"))
 
 
-@pytest.mark.waits(120)
+@pytest.mark.waits(100)
 async def test_what_a_dead_watch_has_not_brought_does_not_fire(rig: Rig) -> None:
     """PA-04, WA-01: only the watch stands still: what was disabled or deleted meanwhile has no run."""
     async with Relay(rig.plane.url) as relay:

@@ -19,7 +19,7 @@ PLAIN = [f"plain-{number}" for number in range(12)]
 CLOCKS = {"operator-1": -300.0, "operator-2": 300.0}
 
 
-@pytest.mark.waits(240)
+@pytest.mark.waits(250)
 async def test_a_due_time_whose_run_was_deleted_does_not_fire_again(open_rig: OpenRig) -> None:
     """OO-02, RT-04: limit 1, a clock 5 min behind, one 5 min ahead, both restarted: one uid per due time."""
     rig = await open_rig(operator_settings(HISTORY_LIMIT=1, CATCH_UP_WINDOW_SECONDS=30))
@@ -49,7 +49,7 @@ async def test_a_due_time_whose_run_was_deleted_does_not_fire_again(open_rig: Op
     assert_holds(history)
 
 
-@pytest.mark.waits(150)
+@pytest.mark.waits(140)
 async def test_a_run_outlives_the_replica_that_has_its_due_time_in_hand(open_rig: OpenRig) -> None:
     """OO-02: fired by one, its status never written, not the newest any more: it is there for the heir."""
     rig = await open_rig(operator_settings(HISTORY_LIMIT=1, CATCH_UP_WINDOW_SECONDS=150))

@@ -21,7 +21,7 @@ DUE_A_MINUTE: Final = 15
 
 
 @pytest.mark.own_plane
-@pytest.mark.waits(240)
+@pytest.mark.waits(260)
 async def test_a_random_mix_keeps_every_guarantee(plane: OwnPlane, seed: int, tmp_path: Path) -> None:
     """After it nothing is lost, doubled, stuck or groundless, and the store is as AstraBox wants it."""
     performance = await perform(plane, seed, SECONDS, logs=tmp_path)

@@ -70,7 +70,7 @@ def goes_on(history: History, names: list[str]) -> None:
         assert counted["admit_turn"] <= 2, name
 
 
-@pytest.mark.waits(180)
+@pytest.mark.waits(120)
 async def test_due_time_of_a_short_cut_fires_late(rig: Rig) -> None:
     """G1: the hosts are back soon after the due time, and show that they were there: it fires, once."""
     await staged(rig)

@@ -38,7 +38,7 @@ def _path(rig: Rig, plural: str) -> str:
 
 
 @pytest.mark.own_plane
-@pytest.mark.waits(120)
+@pytest.mark.waits(100)
 async def test_both_sides_list_again(rig: Rig) -> None:
     """WA-12, FI-14: cut off until 410 is the answer: what changed meanwhile is honoured, nothing is lost."""
     await start(rig, operators=1, hosts=2)

@@ -88,7 +88,7 @@ async def test_no_step_of_a_run_is_repeated_for_a_lost_answer(rig: Rig) -> None:
     assert_holds(history)
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(70)
 async def test_run_of_a_due_time_whose_create_looks_failed(rig: Rig) -> None:
     """G2: both operators lose the answer to a create: one run for each due time, dispatched once."""
     await start(rig, operators=2, hosts=1)

@@ -36,7 +36,7 @@ LACKING = (
 )
 
 
-@pytest.mark.waits(80)
+@pytest.mark.waits(90)
 async def test_older_definitions_are_named_and_replaced_under_live_objects(rig: Rig) -> None:
     """IN-01, IN-08: both sides say what is lacking; once it is there, old objects go on."""
     async with installed(rig, older()):

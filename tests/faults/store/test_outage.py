@@ -56,7 +56,7 @@ async def at_every_step(rig: Rig, host: str) -> list[str]:
     return [name for payload in payloads for name in await enqueue(rig, host, payload)]
 
 
-@pytest.mark.waits(90)
+@pytest.mark.waits(100)
 @pytest.mark.parametrize("what", ["etcd", "both"])
 async def test_due_time_and_runs_in_progress_survive(rig: Rig, what: str) -> None:
     """RE-01, FI-14: killed over a due time with runs at every step: all are there once and end."""

@@ -66,7 +66,7 @@ def once(history: History, due: float) -> None:
     assert_called_once(history, names)
 
 
-@pytest.mark.waits(140)
+@pytest.mark.waits(160)
 async def test_slow_for_one_operator_and_then_for_all(rig: Rig) -> None:
     """G1, G2: who gets nothing through leaves its share to the other; slow for all, one stays and tries."""
     await staged(rig)
@@ -113,7 +113,7 @@ def creators(history: History, due: float) -> set[str]:
     return {history.runs[run_name(name, due)]["spec"]["createdBy"]["identity"] for name in NAMES}
 
 
-@pytest.mark.waits(60)
+@pytest.mark.waits(90)
 @pytest.mark.parametrize("code", [429, 500])
 @pytest.mark.own_plane
 async def test_refused_for_twenty_seconds(rig: Rig, code: int) -> None:
