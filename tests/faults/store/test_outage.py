@@ -12,7 +12,7 @@ from astrabox.seams.scheduler import Schedule, ScheduledRun
 from tests.faults.history.check import assert_holds
 from tests.faults.history.facts import History, Object
 from tests.faults.history.objects import FINISHED
-from tests.faults.scenes.calls import step_counts
+from tests.faults.scenes.calls import step_counts, until_begun
 from tests.faults.scenes.minutes import minute_after, until_time
 from tests.faults.scenes.processes import start
 from tests.faults.scenes.runs import (
@@ -167,10 +167,10 @@ async def again(rig: Rig) -> ScheduledRun:
 
 @pytest.mark.xdist_group("both-cores")
 async def test_fifty_runs_are_taken_over_while_the_apiserver_restarts(rig: Rig) -> None:
-    """RE-01: A with 50 claimed runs is killed, the API server dies while B takes over: all 50 end."""
+    """RE-01: A with 50 calls under way is killed, the API server dies while B takes over: all 50 end."""
     await start(rig, operators=0, hosts=2)
     names = await enqueue(rig, "host-1", behaving("host-1", start_session="hang:600"), 50)
-    await until_phase(rig, names, "Running", within=60)
+    await until_begun(rig, names, "start_session")
     await rig.kill("host-1")
 
     async def begun() -> bool:
