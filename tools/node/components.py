@@ -72,6 +72,7 @@ def controllers_command(binary: Path, layout: Layout, kubeconfig: Path) -> list[
         # Each controller makes itself a token first: with the 20 requests a second of a default, for 4 s.
         "--kube-api-qps=500",
         "--kube-api-burst=500",
+        f"--flex-volume-plugin-dir={layout.directory / 'volume-plugins'}",  # it makes this folder
         f"--root-ca-file={layout.certificates / 'ca.crt'}",
         f"--service-account-private-key-file={layout.certificates / 'apiserver.key'}",
     ]

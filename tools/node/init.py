@@ -31,18 +31,18 @@ KERNEL = (
 
 def prepare(directory: Path, address: str) -> None:
     """Set up mounts and network of the namespaces that this process is in."""
-    _run("mount", "-t", "proc", "proc", "/proc")
+    _mount("-t", "proc", "proc", "/proc")
     for folder in PRIVATE:
         own = directory / Path(folder).name
         own.mkdir()
-        _run("mount", "--bind", str(own), folder)
+        _mount("--bind", str(own), folder)
     # Network namespaces of pods, sockets of shims, the lock of iptables.
-    _run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     for name in KERNEL:
         setting, own = Path("/proc/sys", name), directory / "kernel" / name
         own.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(setting, own)
-        _run("mount", "--bind", str(own), str(setting))
+        _mount("--bind", str(own), str(setting))
     _run("ip", "link", "set", "lo", "up")
     # A bridge without ports carries the address: not every kernel has the type dummy.
     _run("ip", "link", "add", "node0", "type", "bridge")
@@ -62,6 +62,10 @@ def reap() -> None:
                 pass
         except ChildProcessError:
             pass
+
+
+def _mount(*arguments: str) -> None:
+    _run("mount", "--no-mtab", *arguments)  # else it makes /run/mount, where /run is still the machine's
 
 
 def _run(*command: str) -> None:
