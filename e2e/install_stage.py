@@ -24,7 +24,13 @@ from tools.controlplane import KubectlError
 from tools.generated.paths import ROOT
 from tools.helm import Helm
 from tools.node import Node
-from tools.node.images import build_image, buildah_command, drop_with_archives, image_archive
+from tools.node.images import (
+    build_image,
+    buildah_command,
+    buildah_configuration,
+    drop_with_archives,
+    image_archive,
+)
 
 NAME: Final = "astrabox-scheduler"
 CRDS: Final = ("deploymentschedules.scheduler.astrabox.io", "runinvocations.scheduler.astrabox.io")
@@ -248,6 +254,7 @@ def _buildah_script(environ: Mapping[str, str]) -> str:
     return f"""#!/usr/bin/env bash
 set -euo pipefail
 PATH=${{PATH#*:}}  # without the folder of this script
+export CONTAINERS_CONF={shlex.quote(str(buildah_configuration()))}
 command=$1; shift
 case $command in
   build) exec {shlex.join(buildah_command(*build))} "$@" ;;

@@ -8,6 +8,7 @@ copies instead of mounting (vfs) and runs commands in a chroot, so it needs neit
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -206,6 +207,20 @@ def buildah_command(*arguments: str) -> list[str]:
     return ["buildah", "--storage-driver=vfs", *places, *arguments]
 
 
+def buildah_configuration() -> Path:
+    """The file that CONTAINERS_CONF is to name, so that buildah locks no network of the machine's.
+
+    None of our builds has a network of its own, but buildah makes /etc/cni for the lock all the same.
+    """
+    path = _folder() / "containers.conf"
+    text = f"[network]\nnetwork_config_dir = {json.dumps(str(_folder() / 'network'))}\n"
+    if not path.exists() or path.read_text() != text:
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.replace(path)
+    return path
+
+
 def _run(command: Sequence[str], progress: Progress) -> None:
     code, lines = run_with_progress(command, cwd=Path("/"), environ=_environ(), progress=progress)
     if code:
@@ -216,7 +231,7 @@ def _run(command: Sequence[str], progress: Progress) -> None:
 
 
 def _environ() -> dict[str, str]:
-    return os.environ | {"PATH": SEARCH}
+    return os.environ | {"PATH": SEARCH, "CONTAINERS_CONF": str(buildah_configuration())}
 
 
 def _folder() -> Path:
