@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
+from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_operator.patience import FIRST_STAYS_SECONDS, PAUSE_SECONDS, STEP_DOWN_SECONDS
 from astrabox_scheduler_operator.share import START_SECONDS, TRY_AGAIN_SECONDS
 from tests.faults.firing.fired import LOADED, assert_fired
@@ -42,8 +43,9 @@ from tests.faults.store.requests import answered
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 
 PROCESSES = ("operator-1", "operator-2", "host-1", "host-2")
-SECONDS = 3.0
-"""By which each answer is late: longer than a confirmation is good for."""
+SECONDS = CONFIRM_MAX_AGE_SECONDS + 0.3
+"""By which each answer is late: longer than a confirmation is good for, and far from the 4 s within which a
+Lease has to be stored, also where the processes have to wait for a core."""
 NAMES = [f"d{number}" for number in range(12)]
 LEFT_TO_OTHERS = STEP_DOWN_SECONDS + FIRST_STAYS_SECONDS + LEASE + 10.0
 """Seconds within which others fire what an operator gets no answer for: until it steps down, at worst
