@@ -70,22 +70,35 @@ class Calls:
         return turn
 
     async def _call(self, name: str, call: Callable[[], Awaitable[_T]], *, timeout: float) -> _T:  # noqa: ASYNC109
+        async def answer() -> _T:
+            return await call()
+
+        task = asyncio.current_task()
+        assert task is not None
+        # In a task of its own: whatever a handler does to the task it runs in, only we cancel this one.
+        handler = asyncio.create_task(answer(), name=f"astrabox {name}")
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await call()
-        except RunPermanentError as error:
-            raise CallFailedError(_text(error), permanent=True, told=type(error).__name__) from error
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise  # it is us who are cancelled
-            raise CallFailedError(f"{name} was cancelled inside AstraBox", permanent=False) from error
-        except Exception as error:
+                return await handler
+        except BaseException as error:
+            if task.cancelling() or not handler.done():
+                # By us, whatever the handler makes of it: the attempt is cut short, and has not failed.
+                raise asyncio.CancelledError from error
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
             # Whatever AstraBox raises is a failure of this run, and of no other.
-            late = f"{name} did not answer within {timeout:g} seconds"
-            if limit.expired():
-                raise CallFailedError(late, permanent=False) from error
-            raise CallFailedError(_text(error), permanent=False, told=type(error).__name__) from error
+            raise _failure(name, error, timeout if limit.expired() else None) from error
+
+
+def _failure(call: str, error: BaseException, timeout: float | None) -> CallFailedError:
+    """What an ended call that raised means; `timeout` in seconds if it had run out by then."""
+    if isinstance(error, RunPermanentError):
+        return CallFailedError(_text(error), permanent=True, told=type(error).__name__)
+    if timeout is not None:
+        return CallFailedError(f"{call} did not answer within {timeout:g} seconds", permanent=False)
+    if isinstance(error, asyncio.CancelledError):
+        return CallFailedError(f"{call} was cancelled inside AstraBox", permanent=False)
+    return CallFailedError(_text(error), permanent=False, told=type(error).__name__)
 
 
 def _text(error: BaseException) -> str:

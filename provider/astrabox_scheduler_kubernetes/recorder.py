@@ -51,8 +51,9 @@ class Recorder:
     async def save(self, run: RunInvocation, change: Change) -> RunInvocation:
         """Write `change` and return the run as it is then; tries until it is known what became of it.
 
-        Raises Dropped if the run was deleted, has ended or has another assignee by then. A version
-        that is old for another reason (somebody labelled the run) is read again and written on.
+        Raises Dropped if the run was deleted, has ended, has another assignee or is in another attempt by
+        then. A version that is old for another reason (somebody labelled the run) is read again and
+        written on.
         """
         with self._saving.of(run.metadata.name) as failed:
             return await self._save(run, change, _Again(Pauses(self._timing), failed))
@@ -66,10 +67,13 @@ class Recorder:
                 raise Dropped("it was deleted") from error
             except Conflict as error:
                 found = await self._read_again(run, again)
-                if _holds(found.status, run.status, wanted):
+                if _is_ours(found, run) and _holds(found.status, run.status, wanted):
                     return found  # an earlier try was carried out, only its answer was lost
                 if found.metadata.resource_version == run.metadata.resource_version:
                     await again.after(error)  # refused, and not for an old version
+                claims = wanted.attempts != run.status.attempts
+                if not claims and _attempt_of(found.status) != _attempt_of(run.status):
+                    raise Dropped("another attempt has begun") from error
                 run = _still_ours(found, run)
                 wanted = _changed(run, change)
             except ApiError as error:
@@ -124,17 +128,30 @@ def _changed(run: RunInvocation, change: Change) -> RunStatus:
 
 
 def _holds(found: RunStatus, before: RunStatus, wanted: RunStatus) -> bool:
-    """Whether the status found has all that was to be written on top of `before`."""
+    """Whether the status found has all that was to be written on top of `before`, in the same attempt.
+
+    A Session alone proves nothing: whoever has taken the run over gets the same one from AstraBox.
+    """
+    if _attempt_of(found) != _attempt_of(wanted):
+        return False
     stored = found.to_dict()
     return all(stored.get(key) == value for key, value in status_patch(before, wanted).items())
+
+
+def _attempt_of(status: RunStatus) -> tuple[int, int]:
+    return status.attempts, status.releases
 
 
 def _still_ours(again: RunInvocation, before: RunInvocation) -> RunInvocation:
     """The run as read again, if only somebody's edit came between; raises Dropped otherwise."""
     if again.status.finished:
         raise Dropped(f"it is {again.status.phase} by now")
-    ours = before.metadata.labels.get(ASSIGNEE_LABEL)
-    now = again.metadata.labels.get(ASSIGNEE_LABEL)
-    if now != ours:
+    if not _is_ours(again, before):
+        now = again.metadata.labels.get(ASSIGNEE_LABEL)
         raise Dropped(f"it was taken over by {now or 'nobody so far'}")
     return again
+
+
+def _is_ours(found: RunInvocation, before: RunInvocation) -> bool:
+    """Whether it still has the assignee that it had when we began."""
+    return found.metadata.labels.get(ASSIGNEE_LABEL) == before.metadata.labels.get(ASSIGNEE_LABEL)

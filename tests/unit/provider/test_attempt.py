@@ -79,9 +79,9 @@ async def test_label_of_somebody_repeats_no_call() -> None:
 
 
 @pytest.mark.parametrize("call", ["start_session", "admit_turn s1"])
-@pytest.mark.parametrize("how", ["taken", "deleted", "ended"])
+@pytest.mark.parametrize("how", ["taken", "gone on with", "given back", "deleted", "ended"])
 async def test_run_that_is_not_ours_any_more_is_dropped(call: str, how: str) -> None:
-    """RE-03, RE-06: the result is not written over that of another."""
+    """RE-03, RE-06: the result is not written over that of another, nor is another's taken for ours."""
     world = World()
 
     async def lose(now: str) -> None:
@@ -89,6 +89,12 @@ async def test_run_that_is_not_ours_any_more_is_dropped(call: str, how: str) -> 
             return
         if how == "taken":
             world.runs.label("r", **{ASSIGNEE_LABEL: "other"})
+        elif how in ("gone on with", "given back"):
+            # AstraBox answers the heir with the same ids.
+            run = world.runs.stored["r"]
+            found = {"session_id": "s1"} if call == "start_session" else {"session_id": "s1", "turn_id": "t1"}
+            world.runs.put(run.changed(status=run.status.changed(attempts=2, **found)))
+            world.runs.label("r", **{ASSIGNEE_LABEL: "other" if how == "gone on with" else "me"})
         elif how == "deleted":
             del world.runs.stored["r"]
         else:
