@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_client.lease_keeper import LeaseKeeper
@@ -18,11 +19,22 @@ from astrabox_scheduler_kubernetes.drain import Drain
 from astrabox_scheduler_kubernetes.intake import Intake, Term
 from astrabox_scheduler_kubernetes.takeover import Providers, Takeover
 from astrabox_scheduler_kubernetes.telling import Trouble, trace_of
+from astrabox_scheduler_kubernetes.timing import Pauses
 from astrabox_scheduler_kubernetes.waiting import Entry, Waiting, progress_of
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _FAULT_PAUSE = 1.0
 _ENDED_KEPT = 1000
+
+
+class Undecided(Protocol):
+    """Runs whose own create may not be answered yet; none of them may be begun."""
+
+    def is_open(self, name: str) -> bool:
+        """Whether it is one of them."""
+
+    async def decided(self, name: str) -> None:
+        """Wait until it is not."""
 
 
 class Dispatcher:
@@ -36,17 +48,17 @@ class Dispatcher:
         desk: Desk,
         *,
         concurrency: int,
-        decided: Callable[[str], Awaitable[None]] | None = None,
+        undecided: Undecided,
     ) -> None:
-        """`decided` returns once a run may be begun: its own create may not be answered yet."""
+        """At most `concurrency` attempts are in progress at a time."""
         self._keeper = keeper
         self._providers = providers
         self._desk = desk
         self._timing = desk.timing
         self._clock = desk.clock
         self._concurrency = concurrency
-        self._decided = decided
-        self._intake = Intake(runs, desk.timing, self.take, self._gone, desk.told)
+        self._undecided = undecided
+        self._intake = Intake(runs, desk.timing, self.take, self.gone, desk.told)
         self._takeover = Takeover(runs, providers, desk.clock, self, current=self._term, told=desk.told)
         self._sweeping = Trouble(
             "unfinished runs cannot be looked through", "unfinished runs can be looked through again"
@@ -57,7 +69,8 @@ class Dispatcher:
         """Runs that have lately ended here: what a slow watch still tells of them is of the past."""
         self._services: list[asyncio.Task[None]] = []
         self._following: tuple[Term, asyncio.Task[None]] | None = None
-        self._live: frozenset[str] = frozenset()
+        self._seen: frozenset[tuple[str, bool]] = frozenset()
+        """The live processes, and whether each may be assigned runs, as of the last look."""
         self._work = asyncio.Event()
         self._sweep_now = asyncio.Event()
         desk.suspects.has_place = self._has_place
@@ -80,15 +93,21 @@ class Dispatcher:
         """
         self._keeper.drain()
         await self._end_services()
-        drain = Drain(self._in_progress, self._desk, self._keeper.beat)
+        drain = Drain(
+            self._in_progress, self._waiting, self._desk, self._keeper.beat, self._undecided.is_open
+        )
         try:
-            await drain.run(grace, self._waiting.drain)
+            await drain.run(grace)
         finally:
             await self._end_intake()
 
     def holds(self, name: str) -> bool:
         """Whether the run waits or is in progress here."""
         return name in self._in_progress or name in self._waiting
+
+    def in_progress(self) -> dict[str, str]:
+        """The runs in progress, and the assignee under which each was begun."""
+        return {name: attempt.entry.assignee for name, (attempt, _) in self._in_progress.items()}
 
     def take(self, run: RunInvocation, term: Term) -> None:
         """Take in a run that is ours, or that has changed; nothing for one that is in progress."""
@@ -112,7 +131,7 @@ class Dispatcher:
         self._waiting.add(entry)
         self._work.set()
 
-    def _gone(self, name: str) -> None:
+    def gone(self, name: str) -> None:
         """The run was deleted or has another assignee: whatever we do for it is in vain."""
         self._waiting.discard(name)
         self._ended.pop(name, None)  # another one may get this name
@@ -148,23 +167,30 @@ class Dispatcher:
             following = _for_ever("intake", partial(self._intake.follow, term))
             self._following = term, asyncio.create_task(following, name="astrabox intake")
             self._sweep_now.set()
-        live = self._providers.now(self._clock.monotonic()).assignable
-        if self._live - live:
+        presence = self._providers.now(self._clock.monotonic())
+        seen = frozenset((name, name in presence.assignable) for name in presence.live)
+        if any(each not in seen for each in self._seen):
             self._sweep_now.set()
-        self._live = live
+        self._seen = seen
         self._work.set()
 
     async def _sweeps(self) -> None:
+        pauses = Pauses(self._timing)
         while True:
             self._sweep_now.clear()
+            pause = self._timing.sweep
             try:
-                await self._takeover.sweep()
+                if await self._takeover.sweep():
+                    pauses.reset()
+                else:
+                    pause = min(pause, pauses.next())
             except ApiError as error:
+                pause = min(pause, pauses.next(error.retry_after))
                 self._sweeping.failed(error)
             else:
                 self._sweeping.worked()
             try:
-                async with asyncio.timeout(self._timing.sweep):
+                async with asyncio.timeout(pause):
                     await self._sweep_now.wait()
             except TimeoutError:
                 continue
@@ -206,8 +232,7 @@ class Dispatcher:
         entry = attempt.entry
         again: datetime | None = None
         try:
-            if self._decided is not None:
-                await self._decided(entry.name)
+            await self._undecided.decided(entry.name)
             again = await attempt.carry_out()
         except HandedOver:
             return  # stays in hand until the drain has written it
@@ -216,7 +241,7 @@ class Dispatcher:
             _LOG.error("run %s is left to the next sweep by a fault: %s", entry.name, trace_of(error))
         except asyncio.CancelledError:
             if not attempt.lost:
-                raise
+                raise  # by the drain
         if attempt.lost:
             await attempt.take_back()  # in hand until then, so that our own sweep does not come between
         self._in_progress.pop(entry.name, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_kubernetes.attempt import Attempt, Desk
 from astrabox_scheduler_kubernetes.recorder import Dropped
-from astrabox_scheduler_kubernetes.waiting import Entry
+from astrabox_scheduler_kubernetes.waiting import Entry, Waiting
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
 _AT_ONCE = 32
@@ -16,23 +16,36 @@ InProgress = MutableMapping[str, tuple[Attempt, asyncio.Task[None]]]
 
 
 class Drain:
-    """Ends the attempts in `in_progress`; `beat` keeps the Lease meanwhile."""
+    """Ends the attempts in `in_progress` and empties `waiting`; `beat` keeps the Lease meanwhile.
 
-    def __init__(self, in_progress: InProgress, desk: Desk, beat: Callable[[], None]) -> None:
+    `is_open` tells of which runs it is not decided whether they are saved.
+    """
+
+    def __init__(
+        self,
+        in_progress: InProgress,
+        waiting: Waiting,
+        desk: Desk,
+        beat: Callable[[], None],
+        is_open: Callable[[str], bool],
+    ) -> None:
         self._in_progress = in_progress
+        self._waiting = waiting
+        self._is_open = is_open
         self._desk = desk
         self._timing = desk.timing
         self._beat = beat
 
-    async def run(self, grace: float, waiting: Callable[[], Iterable[Entry]]) -> None:
+    async def run(self, grace: float) -> None:
         """Hand over what begins nothing any more, at once and as it comes; after `grace` seconds the rest.
 
         That is what waits for its time, its place or its turn, and what has come to the end of a call. A run
         of which it is not decided whether it is saved stays until it is: others would start it (G6).
+        However this ends, no call goes on after it.
         """
         beating = asyncio.create_task(self._keep_beating())
         try:
-            late = await self._while_in_progress(grace, waiting)
+            late = await self._while_in_progress(grace)
             for attempt, task in self._in_progress.values():
                 if not task.done():
                     _LOG.info("run %s has not ended in time: its call is cancelled", attempt.entry.name)
@@ -40,31 +53,50 @@ class Drain:
             await self._wait(self._timing.cancelled)
             self._tell_who_stays()
             left = [attempt for attempt, _ in self._in_progress.values()]
+            left += [*late, *self._attempts(self._waiting.drain())]
             self._in_progress.clear()
-            if await self._hand_over([*left, *late, *self._attempts(waiting())], self._timing.hand_over):
+            if await self._hand_over(left, self._timing.hand_over):
                 _LOG.warning("not all runs could be handed over: others find them by the Lease")
         finally:
+            # A stop that is cancelled releases the Lease next, and others begin what is in hand here.
+            for task in _tasks(self._in_progress):
+                task.cancel()
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _while_in_progress(
-        self, grace: float, waiting: Callable[[], Iterable[Entry]]
-    ) -> Sequence[Attempt]:
+    async def _while_in_progress(self, grace: float) -> Sequence[Attempt]:
         """What waited and could not be handed over so far: the API server is slow, or they are many."""
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
         late: Sequence[Attempt] = ()
-        while any(not task.done() for task in _tasks(self._in_progress)):
+        while self._goes_on():
             if (left := end - loop.time()) <= 0:
                 break
             await self._end_waits()
             ended = [attempt for attempt, task in self._in_progress.values() if task.done()]
             late = await self._hand_over(
-                [*late, *ended, *self._attempts(waiting())], min(left, self._timing.hand_over)
+                [*late, *ended, *self._attempts(self._decided())], min(left, self._timing.hand_over)
             )
             late = [attempt for attempt in late if not self._in_hand(attempt)]
-            await self._wait(min(max(end - loop.time(), 0.0), self._timing.beat))
+            pause = min(max(end - loop.time(), 0.0), self._timing.beat)
+            if any(map(self._is_open, self._waiting.names())):
+                await asyncio.sleep(pause)
+            else:
+                await self._wait(pause)
         return late
+
+    def _goes_on(self) -> bool:
+        """Whether something may yet end or be decided."""
+        running = any(not task.done() for task in _tasks(self._in_progress))
+        return running or any(map(self._is_open, self._waiting.names()))
+
+    def _decided(self) -> Iterable[Entry]:
+        """Take out what waits, but for that of which it is not decided whether it is saved."""
+        entries = self._waiting.drain()
+        for entry in entries:
+            if self._is_open(entry.name):
+                self._waiting.add(entry)
+        return [entry for entry in entries if not self._is_open(entry.name)]
 
     async def _end_waits(self) -> None:
         """Cancel those that wait for their turn among suspects: they are at once done, and begin nothing."""

@@ -83,6 +83,7 @@ class Engine:
         async with self._changing:
             life = self._life
             if life is not None:
+                life.stopping = True  # it may have begun while we waited
                 await self._end(life, end)
             await self._schedules.stop()
             await self._requests.unsaved.stop(min(margin, end - monotonic()))
@@ -172,7 +173,7 @@ class Engine:
             providers,
             desk,
             concurrency=settings.concurrency,
-            decided=self._requests.unsaved.decided,
+            undecided=self._requests.unsaved,
         )
         life = _Life(keeper, dispatcher)
         life.dispatcher.start()

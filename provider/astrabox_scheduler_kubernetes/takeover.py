@@ -5,12 +5,12 @@ process takes only those that the hash gives it, so that processes hardly ever m
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, MalformedAnswer, NotFound
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_client.runs import Runs
@@ -60,6 +60,12 @@ class Held(Protocol):
     def holds(self, name: str) -> bool:
         """Whether the run waits or is in progress here."""
 
+    def in_progress(self) -> dict[str, str]:
+        """The runs in progress here, and the assignee under which each was begun."""
+
+    def gone(self, name: str) -> None:
+        """The run was deleted or has another assignee."""
+
     def take(self, run: RunInvocation, term: Term) -> None:
         """Take in a run that is ours."""
 
@@ -88,12 +94,14 @@ class Takeover:
         self._told = told
         self._waiting: set[tuple[str | None, str | None]] = set()
 
-    async def sweep(self) -> None:
-        """Look at every unfinished run. Raises ApiError."""
+    async def sweep(self) -> bool:
+        """Look at every unfinished run; False if one could not be settled now. Raises ApiError."""
         term = self._current()
         if term is None:
-            return
+            return True
+        in_progress = self._held.in_progress()
         found = await self._runs.list_unfinished_metadata()
+        await self._let_go(in_progress, found)
         # After the list: whoever a run is assigned to had its Lease before, so it is seen now.
         await self._providers.poller.refresh()
         providers = self._providers.now(self._clock.monotonic())
@@ -110,12 +118,34 @@ class Takeover:
                 continue
             elif owner(meta.name, heirs) == term.assignee:
                 orphans.append(meta)
-        await self._settle_all(orphans, providers, term)
+        return await self._settle_all(orphans, providers, term)
 
-    async def _settle_all(self, orphans: Iterable[ObjectMeta], providers: Presence, term: Term) -> None:
-        async def settle(meta: ObjectMeta) -> None:
+    async def _let_go(self, in_progress: Mapping[str, str], found: Iterable[ObjectMeta]) -> None:
+        """Tell of what is in progress here and not ours any more: the watch may have had a gap just then."""
+        there = {meta.name: meta.labels.get(ASSIGNEE_LABEL) for meta in found}
+        for name, assignee in in_progress.items():
+            if name in there:
+                ours = there[name] == assignee
+            else:  # deleted, or it has ended: by us, if it is ours
+                ours = await self._is_assigned(name, assignee)
+            if not ours:
+                self._held.gone(name)
+
+    async def _is_assigned(self, name: str, assignee: str) -> bool:
+        try:
+            run = await self._runs.get(name)
+        except NotFound:
+            return False
+        except MalformedAnswer:
+            return True  # its own attempt finds out
+        return run.metadata.labels.get(ASSIGNEE_LABEL) == assignee
+
+    async def _settle_all(self, orphans: Iterable[ObjectMeta], providers: Presence, term: Term) -> bool:
+        """False if one could not be settled for a reason that may pass."""
+
+        async def settle(meta: ObjectMeta) -> bool:
             if self._current() != term:
-                return
+                return True
             try:
                 await self._settle(meta.name, providers, term)
             except (Conflict, NotFound):
@@ -123,8 +153,10 @@ class Takeover:
             except ApiError as error:
                 level = self._told.level(logging.WARNING, meta.name, meta.resource_version, type(error))
                 _LOG.log(level, "run %s cannot be taken over: %s", meta.name, error)
+                return error.permanent or isinstance(error, MalformedAnswer)
+            return True
 
-        await fan_out(settle, orphans)
+        return all(await fan_out(settle, orphans))
 
     async def _settle(self, name: str, providers: Presence, term: Term) -> None:
         run = await self._runs.get(name)

@@ -1,6 +1,7 @@
 """Runs that wait for their turn: light entries in a heap, no task and no timer for any of them."""
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -49,6 +50,10 @@ class Waiting:
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
+
+    def names(self) -> Iterable[str]:
+        """Of those that wait."""
+        return self._entries.keys()
 
     def add(self, entry: Entry) -> None:
         """Put in an entry, in place of one with the same name unless that one has come further."""

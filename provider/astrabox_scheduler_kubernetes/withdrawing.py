@@ -48,6 +48,10 @@ class Unsaved:
             if name not in self._withdrawn:
                 self._decide(name)
 
+    def is_open(self, name: str) -> bool:
+        """Whether it is not known yet whether the run is saved or withdrawn."""
+        return name in self._undecided
+
     async def decided(self, name: str) -> None:
         """Wait until it is known whether the run is saved or withdrawn; at once for any other run."""
         if event := self._undecided.get(name):

@@ -211,7 +211,7 @@ class Place:
         """A run as kubectl, or an operator, would create it; its name."""
         due: datetime | None = fields.get("due")
         key = deployment_key(deployment_id)
-        name = scheduled_run_name(key, due) if due else f"{key}-{secrets.token_hex(4)}"
+        name = scheduled_run_name(key, due) if due else fields.get("name", f"{key}-{secrets.token_hex(4)}")
         marks = {labels.DEPLOYMENT_LABEL: key} if fields.get("labelled", True) else {}
         if assignee := fields.get("assignee"):
             marks[labels.ASSIGNEE_LABEL] = assignee

@@ -37,6 +37,23 @@ async def test_run_given_to_another_cancels_its_handler_call(place: Place) -> No
     assert stored.status.session_id is None
 
 
+async def test_what_was_lost_in_a_gap_of_the_watch_is_noticed(place: Place) -> None:
+    """RE-06: no event tells of it, and a list that is taken after the gap does not have it."""
+    handler = Held("start_session")
+    async with place.running(handler, CONCURRENCY="3") as provider:
+        dispatcher = provider._engine()._life.dispatcher  # type: ignore[union-attr]
+        dispatcher._intake._gone = lambda _: None
+        given, deleted, kept = [(await provider.enqueue("d", {}, trigger="manual")).run_id for _ in range(3)]
+        await until(lambda: true(len(handler.started) == 3))
+        await place.api.runs.patch_labels(given, {ASSIGNEE_LABEL: "somebody-else"})
+        await place.api.runs.delete(deleted)
+        await until(lambda: true(len(handler.cancelled) == 2))
+        await asyncio.sleep(2 * QUICK.sweep)
+        assert set(handler.cancelled) == {given, deleted}
+        handler.go.set()
+        await place.until_phase(kept, "Succeeded")
+
+
 async def test_sweep_finds_what_the_watch_missed(place: Place) -> None:
     """WA-06: a run labelled for us that no event told of is found by the list."""
     handler = Instant()

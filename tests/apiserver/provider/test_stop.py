@@ -163,33 +163,54 @@ async def test_suspects_that_wait_are_handed_over_at_once(place: Place) -> None:
     assert set(heir.started) == names - set(handler.started)
 
 
-async def test_run_is_handed_over_once_it_is_decided_that_it_is_saved(place: Place) -> None:
+@pytest.mark.parametrize("places", [2, 1], ids=["in-progress", "waiting"])
+async def test_run_is_handed_over_once_it_is_decided_that_it_is_saved(place: Place, places: int) -> None:
     """G6: not before, since another would start what AstraBox is then told was not saved."""
     handler, heir = Held("start_session"), Instant()
-    provider = place.provider(STOP_TIMEOUT_SECONDS="30")
+    provider = place.provider(STOP_TIMEOUT_SECONDS="30", CONCURRENCY=str(places))
     await provider.start(handler)
     long = await provider.enqueue("d", {}, trigger="manual")
     await until(lambda: true(handler.started))
     dispatcher = provider._engine()._life.dispatcher  # type: ignore[union-attr]
-    decided = asyncio.Event()
-
-    async def until_decided(_: str) -> None:
-        await decided.wait()
-
-    dispatcher._decided = until_decided
-    name = await place.create_run(assignee=lease_of(provider))
-    await until(lambda: true(name in dispatcher._in_progress))
+    name = "asked-for"
+    undecided = provider._engine()._requests.unsaved.undecided(name)
+    undecided.__enter__()
+    await place.create_run(name=name, assignee=lease_of(provider))
+    await until(lambda: true(name in (dispatcher._in_progress if places == 2 else dispatcher._waiting)))
     async with place.running(heir):
         stopping = asyncio.create_task(provider.stop())
         await until(lambda: _draining(place, lease_of(provider)))
         await asyncio.sleep(2 * QUICK.sweep)
-        assert ASSIGNEE_LABEL in (await place.api.runs.get(name)).metadata.labels
-        decided.set()
+        assert (await place.api.runs.get(name)).metadata.labels[ASSIGNEE_LABEL] == lease_of(provider)
+        undecided.__exit__(None, None, None)
         await place.until_phase(name, "Succeeded")
         assert not stopping.done()
         handler.go.set()
         await stopping
     assert (handler.started, heir.started) == ([long.run_id], [name])
+
+
+async def test_a_stop_that_is_cancelled_leaves_no_call_behind(place: Place) -> None:
+    """The Lease is released, so others begin what is in progress here: it must have ended by then."""
+    handler = Held("start_session")
+    provider = place.provider(STOP_TIMEOUT_SECONDS="30")
+    await provider.start(handler)
+    run = await provider.enqueue("d", {}, trigger="manual")
+    await until(lambda: true(handler.started))
+    keeper = provider._engine()._life.keeper  # type: ignore[union-attr]
+    release, cancelled = keeper.release, []
+
+    async def release_and_look(timeout: float) -> None:  # noqa: ASYNC109 - as the keeper has it
+        await release(timeout)
+        cancelled.extend(handler.cancelled)
+
+    keeper.release = release_and_look  # type: ignore[method-assign]
+    stopping = asyncio.create_task(provider.stop())
+    await until(lambda: _draining(place, keeper.name))
+    stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    assert cancelled == [run.run_id]
+    assert (await place.api.leases.get(keeper.name)).spec.holder_identity is None
 
 
 async def _draining(place: Place, lease: str) -> bool:

@@ -93,6 +93,19 @@ class MemoryRuns:
         return run
 
 
+class Settled:
+    """The runs whose own create is not answered yet: `open` has their names."""
+
+    def __init__(self, *names: str) -> None:
+        self.open = set(names)
+
+    def is_open(self, name: str) -> bool:
+        return name in self.open
+
+    async def decided(self, name: str) -> None:
+        assert name not in self.open
+
+
 class World:
     """An attempt's surroundings, each part under the test's hand."""
 

@@ -12,10 +12,12 @@ import pytest
 
 from astrabox_scheduler_client.errors import (
     AccessDenied,
+    ApiError,
     Conflict,
     Invalid,
     QuotaExceeded,
     ServerError,
+    TooManyRequests,
     Unreachable,
 )
 from astrabox_scheduler_crds.metadata import ObjectMeta
@@ -33,7 +35,7 @@ from astrabox_scheduler_kubernetes.telling import Trouble, said
 from astrabox_scheduler_kubernetes.timing import Timing
 from astrabox_scheduler_kubernetes.withdrawing import Unsaved
 from astrabox_scheduler_kubernetes.writing import Trail
-from tests.unit.provider.memory_runs import NOW, World
+from tests.unit.provider.memory_runs import NOW, Settled, World
 from tests.unit.provider.test_claims import claims_late
 
 TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
@@ -167,16 +169,19 @@ async def test_a_run_that_waits_to_be_read_is_told_once(lines: Callable[[], list
 
 async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]]) -> None:
     world = World()
-    dispatcher = Dispatcher(cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1)
+    dispatcher = Dispatcher(
+        cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1, undecided=Settled()
+    )
     faults, done = [AWAY, AWAY, ServerError("500")], asyncio.Event()
 
-    async def sweep() -> None:
+    async def sweep() -> bool:
         dispatcher._sweep_now.set()
         if faults:
             raise faults.pop(0)
         done.set()
         await asyncio.sleep(0)
         dispatcher._sweep_now.clear()
+        return True
 
     dispatcher._takeover.sweep = sweep  # type: ignore[method-assign]
     task = asyncio.create_task(dispatcher._sweeps())
@@ -191,6 +196,68 @@ async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]
         "WARNING unfinished runs cannot be looked through, trying on: 500",
         "INFO unfinished runs can be looked through again",
     ]
+
+
+async def test_a_sweep_that_fails_is_repeated_soon(pauses: list[float]) -> None:
+    """G4: ten seconds until the next one are more than a takeover may take."""
+    world = World()
+    dispatcher = Dispatcher(
+        cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1, undecided=Settled()
+    )
+    outcomes: list[ApiError | bool] = [AWAY, False, TooManyRequests("429", retry_after=2.0), True]
+    done = asyncio.Event()
+
+    async def sweep() -> bool:
+        outcome = outcomes.pop(0)
+        if not outcomes:
+            done.set()
+        if isinstance(outcome, ApiError):
+            raise outcome
+        return outcome
+
+    dispatcher._takeover.sweep = sweep  # type: ignore[method-assign]
+    task = asyncio.create_task(dispatcher._sweeps())
+    async with asyncio.timeout(5.0):
+        await done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(pauses) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sweeps"),
+    [
+        ("me you", "me you", False),
+        ("me", "me you", False),
+        ("me you", "me", True),
+        ("me you", "me -you", True),
+        ("me -you", "me", True),
+    ],
+)
+async def test_a_process_that_goes_is_looked_after_at_once(before: str, after: str, *, sweeps: bool) -> None:
+    """G4: also one that ends while it stops (-), which is assigned nothing any more."""
+    world, seen = World(), ""
+
+    def now(_: float) -> Any:
+        names = seen.split()
+        assignable = frozenset(name for name in names if name[0] != "-")
+        return SimpleNamespace(live=frozenset(name.lstrip("-") for name in names), assignable=assignable)
+
+    keeper = SimpleNamespace(beat=lambda: None, held=lambda: False, lapses=0, name="me")
+    dispatcher = Dispatcher(
+        cast(Any, None),
+        cast(Any, keeper),
+        cast(Any, SimpleNamespace(now=now)),
+        world.desk,
+        concurrency=1,
+        undecided=Settled(),
+    )
+    seen = before
+    dispatcher._heartbeat()
+    dispatcher._sweep_now.clear()
+    seen = after
+    dispatcher._heartbeat()
+    assert dispatcher._sweep_now.is_set() is sweeps
 
 
 class Away:
