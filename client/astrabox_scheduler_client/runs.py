@@ -53,7 +53,8 @@ class Runs:
     async def list_assigned(self, assignee: str, *, unfinished: bool = True) -> Listing[RunInvocation]:
         """The runs labelled with this assignee; its resource version is where a `watch` goes on."""
         query = {"labelSelector": assigned_to(assignee)}
-        return await self._resource.list_all(query | ({"fieldSelector": _UNFINISHED} if unfinished else {}))
+        query |= {"fieldSelector": _UNFINISHED} if unfinished else {}
+        return await self._resource.list_all(query, _PAGE_WITH_PAYLOADS)
 
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
         """Metadata of every run whose phase may still change."""

@@ -26,7 +26,8 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     try:
         text = _dumps(payload, ensure_ascii=False)
         # A lone surrogate is legal in a Python str and in JSON's \u escapes, but not in UTF-8.
-        text = text if _is_utf8(text) else _dumps(payload, ensure_ascii=True)
+        escaped = not _is_utf8(text)
+        text = _dumps(payload, ensure_ascii=True) if escaped else text
     except (TypeError, ValueError, RecursionError):
         raise PayloadError(
             "the payload is not JSON, has a number that is not finite, or is nested too deeply or in itself"
@@ -34,6 +35,10 @@ def encode_payload(payload: Mapping[str, Any]) -> str:
     if not _is_json(payload):
         raise PayloadError(
             "the payload is not JSON: use objects with text as keys, lists, text, numbers, booleans, null"
+        )
+    if escaped and decode_payload(text) != payload:
+        raise PayloadError(
+            "the payload has two halves of a character (surrogates) side by side, which JSON joins to one"
         )
     return text
 

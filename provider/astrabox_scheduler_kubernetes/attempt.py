@@ -323,7 +323,7 @@ class Attempt:
         Raises ApiError when it cannot be looked at.
         """
         assert self.run is not None
-        if self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE:
+        if self._confirmed_lately():
             return True
         schedule = deployment_key(self.run.spec.deployment_id)
         confirmed = await self._desk.confirming.enabled(schedule)
@@ -341,13 +341,16 @@ class Attempt:
                 try:
                     if not await self._still_enabled():
                         return False
+                    if self._confirmed_lately():
+                        return True
+                    self._before_call(begins=False)
                 except ApiError as error:
                     self._before_call(begins=False)
                     failed(error)
                     await asyncio.sleep(pauses.next(error.retry_after))
-                    continue
-                if self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE:
-                    return True
+
+    def _confirmed_lately(self) -> bool:
+        return self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE
 
     async def _cancel(self, why: Cancellation) -> None:
         await self._save(lambda status: with_cancellation(status, why, self._now()))

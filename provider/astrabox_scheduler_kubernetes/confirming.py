@@ -1,12 +1,19 @@
-"""Many runs ask at once whether their schedules are still enabled: one look answers for all who wait."""
+"""Many runs ask at once whether their schedules are still enabled: a look answers for some who wait.
+
+For more than that a list of all schedules would be read: while that takes longer than a look is good for,
+every answer would be too old, and nothing would be started.
+"""
 
 import asyncio
 from collections.abc import Collection
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import ApiError
+
+AT_ONCE: Final = 20
+"""Schedules in a look: so many are read one by one."""
 
 
 class Confirm(Protocol):
@@ -36,11 +43,14 @@ class Confirming:
 
         Raises ApiError.
         """
+        if len(self._next.names) >= AT_ONCE and schedule not in self._next.names:
+            self._next = _Batch()
         batch = self._next
         batch.names.add(schedule)
         async with self._looking:
             if batch.answer is None and batch.error is None:
-                self._next = _Batch()
+                if self._next is batch:
+                    self._next = _Batch()
                 try:
                     batch.answer = await self._confirm.versions(batch.names)
                 except ApiError as error:

@@ -1,9 +1,11 @@
 """What is stored for an AstraBox Schedule: decided from what is wanted and what is there, without IO."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from astrabox_scheduler_crds.cron import CronError, CronSchedule
 from astrabox_scheduler_crds.deletion import alive, applied_at, is_deleted
@@ -19,6 +21,10 @@ from astrabox_scheduler_crds.schedule import (
 )
 from astrabox_scheduler_crds.timeline import next_change, replaced
 from astrabox_scheduler_kubernetes.seam import InvalidSchedule, Schedule, ScheduleCapacityExceeded
+
+MAX_STORED_LENGTH: Final = 1_400_000
+"""Bytes of a payload in the stored object. The store takes 1.5 MiB of an object: what is written to it later
+(claims, the Session, the error) must find room, or the run could never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,21 @@ def payload_text(payload: Mapping[str, object]) -> str:
         raise ScheduleCapacityExceeded(
             f"The payload is larger than {MAX_PAYLOAD_LENGTH} bytes: shorten the prompt."
         )
+    if _stored_length(text) > MAX_STORED_LENGTH:
+        raise ScheduleCapacityExceeded(
+            f"The payload is larger than {MAX_STORED_LENGTH} bytes once its quotation marks, line breaks, "
+            "backslashes and <, >, & are escaped: shorten the prompt."
+        )
     return text
+
+
+def _stored_length(text: str) -> int:
+    """Bytes of the text in an object as the API server stores it.
+
+    That is JSON in which <, >, & and the separators U+2028 and U+2029 have six bytes each (measured).
+    """
+    escaped = 5 * sum(map(text.count, "<>&")) + 3 * sum(map(text.count, "\u2028\u2029"))
+    return len(json.dumps(text, ensure_ascii=False).encode()) + escaped
 
 
 def collapsed(cron: str) -> str:

@@ -4,12 +4,18 @@ import asyncio
 
 import pytest
 
-from astrabox.seams.scheduler import AdmittedTurn, RunInvocation, RunPermanentError
+from astrabox.seams.scheduler import (
+    AdmittedTurn,
+    RunInvocation,
+    RunPermanentError,
+    ScheduleCapacityExceeded,
+)
 from astrabox_scheduler_client.errors import Conflict
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL, DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_crds.transitions import status_patch, with_attempt
 from astrabox_scheduler_kubernetes.intake import Term
+from astrabox_scheduler_kubernetes.rules import payload_text
 from tests.apiserver.provider.handlers import Held, Instant, rule
 from tests.apiserver.provider.scenery import Place, descriptors, lease_of, true, until
 
@@ -188,6 +194,33 @@ async def test_unusable_session_ids_are_failures(place: Place, answer: object) -
         done = await place.until_phase(run.run_id, "Failed")
     assert len(handler.started) == 2
     assert "no usable Session id" in (done.status.last_error or "")
+
+
+@pytest.mark.parametrize("character", ['"', "\\", "\n", "<", "&", "\u0001", "\u2028"])
+async def test_the_largest_payload_of_every_kind_leaves_room_for_the_end_of_its_run(
+    place: Place, character: str
+) -> None:
+    """G3: a store that takes the run and refuses what it becomes would let it hang for ever."""
+    most, least = 1_000_000, 0
+    while most - least > 1:
+        size = (most + least) // 2
+        try:
+            payload_text({"prompt": character * size})
+        except ScheduleCapacityExceeded:
+            most = size
+        else:
+            least = size
+    error = "ż" * 10_000
+    handler = Instant()
+
+    async def fails(invocation: RunInvocation) -> str:
+        raise RuntimeError(error)
+
+    handler.start_session = fails  # type: ignore[method-assign]
+    async with place.running(handler, MAX_ATTEMPTS="2") as provider:
+        run = await provider.enqueue("d", {"prompt": character * least}, trigger="manual")
+        ended = await place.until_phase(run.run_id, "Failed")
+    assert (ended.status.last_error or "").startswith("RuntimeError: ż")
 
 
 async def test_another_answer_than_a_turn_is_a_failure(place: Place) -> None:

@@ -125,6 +125,8 @@ async def test_what_is_too_large_is_refused_in_plain_words(place: Place) -> None
         with pytest.raises(ScheduleCapacityExceeded):
             await call
     await provider.apply(rule(payload={"prompt": "x" * 900_000}))
+    with pytest.raises(ScheduleCapacityExceeded, match="once its"):
+        await provider.enqueue("d", {"prompt": "<" * 240_000}, trigger="manual")
     with pytest.raises(InvalidSchedule):
         await provider.apply(rule("\ud800"))
     await provider.delete("\ud800")

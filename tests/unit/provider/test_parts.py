@@ -22,7 +22,7 @@ from astrabox_scheduler_crds.transitions import (
     with_failure,
     with_release,
 )
-from astrabox_scheduler_kubernetes.confirming import Confirming
+from astrabox_scheduler_kubernetes.confirming import AT_ONCE, Confirming
 from astrabox_scheduler_kubernetes.ledger import newest_first, row
 from astrabox_scheduler_kubernetes.settings import Settings
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
@@ -102,6 +102,20 @@ async def test_those_who_wait_share_one_look() -> None:
     looks.go.set()
     assert [await each for each in (first, *others)] == [NOW, NOW, None, NOW]
     assert looks.batches == [{"a"}, {"b", "off"}], "one came too late for a look that had begun"
+
+
+async def test_many_are_looked_at_some_at_a_time() -> None:
+    """A look at more of them reads a list of all, which may take longer than it is good for."""
+    looks = Looks()
+    confirming = Confirming(looks)
+    tasks = [asyncio.create_task(confirming.enabled(f"d{number}")) for number in range(2 * AT_ONCE + 5)]
+    again = [asyncio.create_task(confirming.enabled("d40"))]
+    await asyncio.sleep(0)
+    looks.go.set()
+    assert await asyncio.gather(*tasks, *again) == [NOW] * len([*tasks, *again])
+    assert set().union(*looks.batches) == {f"d{number}" for number in range(2 * AT_ONCE + 5)}
+    assert all(len(batch) <= AT_ONCE for batch in looks.batches)
+    assert len(looks.batches) == 4, "the first looks alone, since nobody else was there yet"
 
 
 async def test_look_that_fails_fails_for_all_at_once() -> None:
