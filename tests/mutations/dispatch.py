@@ -112,6 +112,31 @@ DISPATCH: Final = (
         tests=(_POISON, f"{_UNIT}/test_suspects.py::test_who_is_suspect"),
     ),
     Mutation(
+        name="own-attempt",
+        taken_out="the attempt in what proves a save whose answer was lost: a Session found is ours",
+        edits=(
+            (
+                f"{PROVIDER}/recorder.py",
+                "    if _attempt_of(found) != _attempt_of(wanted):\n        return False\n",
+                "",
+            ),
+            (f"{PROVIDER}/recorder.py", "if _is_ours(found, run) and _holds(", "if _holds("),
+        ),
+        tests=(f"{_UNIT}/test_attempt.py::test_run_that_is_not_ours_any_more_is_dropped",),
+    ),
+    Mutation(
+        name="own-cancellation",
+        taken_out="our own cancellation told from what a handler raises",
+        edits=((f"{PROVIDER}/calls.py", "if task.cancelling() or not handler.done():", "if False:"),),
+        tests=(f"{_UNIT}/test_calls.py::test_what_a_handler_makes_of_our_cancellation_is_no_failure",),
+    ),
+    Mutation(
+        name="gap-of-the-watch",
+        taken_out="the sweep's look at what is in progress here and not ours any more",
+        edits=((f"{PROVIDER}/takeover.py", "        await self._let_go(in_progress, found)\n", ""),),
+        tests=(f"{_APISERVER}/test_recovery.py::test_what_was_lost_in_a_gap_of_the_watch_is_noticed",),
+    ),
+    Mutation(
         name="end-of-retries",
         taken_out="end of retries",
         edits=(
