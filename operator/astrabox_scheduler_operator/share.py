@@ -5,14 +5,15 @@ import logging
 from datetime import datetime
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.errors import ApiError, ConnectError
+from astrabox_scheduler_client.errors import ApiError, Conflict, ConnectError, QuotaExceeded
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.attendance import Attendance
 from astrabox_scheduler_operator.confirm_choice import Confirms
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.patience import PAUSE_SECONDS, Patience
-from astrabox_scheduler_operator.repeat import shuffled
+from astrabox_scheduler_operator.preflight import remedy
+from astrabox_scheduler_operator.repeat import RETRY_SECONDS, shuffled
 
 LOOK_SECONDS: Final = 1.0
 TRY_AGAIN_SECONDS: Final = 10.0
@@ -77,8 +78,8 @@ class Share:
         self.stepped_down = False
 
     async def run(self) -> None:
-        """Take the share, and look after it until cancelled. Raises ApiError, ConnectError at the start."""
-        await self._keeper.start(START_SECONDS)
+        """Take the share, and look after it until cancelled. Raises ApiError if none can ever be taken."""
+        await self._take()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.look()
@@ -95,6 +96,26 @@ class Share:
         ago = None if answered is None else now - answered
         if attendance.held() and self._patience.is_over(attendance.identity, attendance.operators(), ago):
             await self._step_down(now)
+
+    async def _take(self) -> None:
+        """Try until there is a Lease. A process that ends instead is started later each time."""
+        said: set[str] = set()
+        while True:
+            try:
+                await self._keeper.start(START_SECONDS)
+            except (ApiError, ConnectError) as error:
+                if not _may_pass(error):
+                    raise
+                kind = type(error).__name__
+                if kind not in said:
+                    help_ = remedy(error) if isinstance(error, ApiError) else ""
+                    _LOG.warning("no Lease can be taken, trying on: %s%s", error, help_)
+                said.add(kind)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                break
+        if said:
+            _LOG.info("the Lease is taken", extra={"identity": self._attendance.identity})
 
     def _others(self) -> frozenset[str]:
         return self._attendance.operators() - {self._attendance.identity}
@@ -141,3 +162,13 @@ class Share:
         self.stepped_down, self._patience = False, Patience()
         _LOG.info("taking a share again", extra={"identity": self._attendance.identity})
         self._firing.wake()
+
+
+def _may_pass(error: ApiError | ConnectError) -> bool:
+    """Whether the same call may succeed later: it did not get through, or waits for somebody's remedy.
+
+    A right is waited for at the start as well, and what the process connects by was good a moment ago.
+    """
+    if isinstance(error, ConnectError | Conflict | QuotaExceeded):
+        return True
+    return error.of_all or not error.permanent

@@ -1,23 +1,32 @@
 """The order in which an operator starts and ends."""
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from astrabox_scheduler_client.api import SchedulerApi
+from astrabox_scheduler_client.errors import ServerError
 from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_operator.app import LOAD_SECONDS
 from astrabox_scheduler_operator.entry import Gap
 from tests.apiserver.operator.scenery import (
+    bind_role,
     eventually,
     operator_with,
+    process,
     put_provider,
     put_schedule,
     see,
     whole_minute,
 )
 from tools.controlplane import Cluster
+
+_WEBHOOK: Final = "validatingwebhookconfiguration"
 
 
 async def test_an_operator_owns_no_share_before_it_knows_the_schedules(
@@ -108,3 +117,69 @@ async def test_an_operator_that_ends_tells_what_nobody_else_knows(
     await operator._api.aclose()
     told = control_plane.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}")
     assert told == "DueTimesSkipped"
+
+
+async def test_a_first_lease_that_is_not_stored_ends_no_process(
+    control_plane: Cluster, api: SchedulerApi, namespace: str
+) -> None:
+    """G1: not ready meanwhile, and it fires seconds after a Lease can be stored again."""
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "operator")
+    bind_role(control_plane, namespace)
+    await put_provider(api)
+    await put_schedule(api, "a")
+    control_plane.kubectl("apply", "-f", "-", input=json.dumps(without_webhook(namespace)))
+    probe = Lease(metadata=ObjectMeta(name="probe"), spec=LeaseSpec(holder_identity="probe"))
+
+    async def refused() -> bool:
+        try:
+            await api.leases.create(probe)
+        except ServerError:
+            return True
+        await api.leases.delete("probe")
+        return False
+
+    async def fired() -> bool:
+        return bool(await api.runs.list_for_deployment("a"))
+
+    try:
+        await eventually(refused)
+        async with process(kubeconfig, namespace) as operator:
+
+            async def tried() -> bool:
+                return bool(operator.told("no Lease can be taken, trying on"))
+
+            await eventually(tried)
+            assert await operator.health("/readyz") == (503, "the Lease of this operator is not held\n")
+            assert (await operator.health("/healthz"))[0] == 200
+            control_plane.kubectl("delete", _WEBHOOK, f"away-{namespace}")
+            await eventually(fired)
+            assert len(operator.told("no Lease can be taken, trying on")) == 1
+            assert await operator.stop() == 0
+    finally:
+        control_plane.kubectl("delete", _WEBHOOK, f"away-{namespace}", "--ignore-not-found")
+
+
+def without_webhook(namespace: str) -> dict[str, object]:
+    """No Lease is created in this namespace: what has to be asked about it does not answer."""
+    rule = {
+        "apiGroups": ["coordination.k8s.io"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE"],
+        "resources": ["leases"],
+    }
+    webhook = {
+        "name": "away.astrabox.test",
+        "clientConfig": {"url": "https://127.0.0.1:1/away"},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": f"away-{namespace}"},
+        "webhooks": [webhook],
+    }
