@@ -61,6 +61,10 @@ LOAD_SILENT_SECONDS: Final = 60.0
 """Longer than kopf repeats a refused list. kopf that found our group not served yet never watches."""
 LOAD_SECONDS: Final = 180.0
 """However much the watch brings meanwhile: an operator that does not come to an end with it fires nothing."""
+_BLIND: Final = (
+    "so nobody counts as there and nothing fires: the log says why, check the API server and the right to "
+    "list leases"
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -193,6 +197,8 @@ class Operator:
         if self.preflight.waiting_for is not None:
             return (self.preflight.waiting_for,)
         told = [] if self.keeper.held() else ["the Lease of this operator is not held"]
+        if self.keeper.held() and self.attendance.blind():
+            told = [f"the Leases were last listed {self._poller.age():.0f} s ago, {_BLIND}"]
         if self.share.stepped_down:
             told = ["stepped down: the API server answered too late or not at all, the other operators fire"]
         return told if self.sweep.loaded.is_set() else [*told, "the schedules are not loaded yet"]

@@ -7,6 +7,7 @@ from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.firing import PRESENCE_SETTLE
+from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
 from astrabox_scheduler_crds.presence import Presence, PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
 
@@ -40,6 +41,18 @@ class Attendance(Protocol):
         ...
 
 
+class Sight(Attendance, Protocol):
+    """What has to be known besides to tell an empty room from closed eyes."""
+
+    def blind(self) -> bool:
+        """Whether the last list of the Leases is so old that nobody else counts as live by it."""
+        ...
+
+    def seen_last(self) -> frozenset[str]:
+        """Names of the operators that were live when the Leases were last listed, our own among them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseAttendance:
     """Attendance by the Leases in the API server."""
@@ -69,6 +82,16 @@ class LeaseAttendance:
     def steady(self) -> bool:
         """Whether the Leases have been listed without a gap for PRESENCE_SETTLE."""
         return self.poller.steady_for() >= PRESENCE_SETTLE.total_seconds()
+
+    def blind(self) -> bool:
+        """Whether the last list of the Leases is so old that nobody else counts as live by it."""
+        age = self.poller.age()
+        return age is not None and age > LEASE_DURATION_SECONDS
+
+    def seen_last(self) -> frozenset[str]:
+        """Names of the operators that were live when the Leases were last listed, our own among them."""
+        listed = self.clock.monotonic() - (self.poller.age() or 0.0)
+        return self.observer.presence("operator", listed).live | {self.keeper.name}
 
     async def refresh(self) -> None:
         """Read all Leases now. Raises ApiError."""

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from astrabox_scheduler_client.errors import ApiError, Conflict, ConnectError, QuotaExceeded
 from astrabox_scheduler_crds.server_clock import ServerClock
-from astrabox_scheduler_operator.attendance import Attendance
+from astrabox_scheduler_operator.attendance import Sight
 from astrabox_scheduler_operator.confirm_choice import Confirms
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
@@ -59,7 +59,7 @@ class Share:
         self,
         *,
         keeper: Keeper,
-        attendance: Attendance,
+        attendance: Sight,
         firing: Firing,
         confirm: Confirms,
         index: ScheduleIndex,
@@ -73,7 +73,7 @@ class Share:
         self._index = index
         self._clock = clock
         self._metrics = metrics
-        self._patience = Patience()
+        self._patience, self._blindness = Patience(), Patience()
         self._try_at = 0.0
         self.stepped_down = False
 
@@ -91,11 +91,19 @@ class Share:
             if await self._may_return(now):
                 await self._return()
             return
-        attendance, answered = self._attendance, self._firing.answered
-        self._patience.look(now, held=attendance.held(), stuck=self._firing.stuck(self._clock.now()))
-        ago = None if answered is None else now - answered
-        if attendance.held() and self._patience.is_over(attendance.identity, attendance.operators(), ago):
+        held = self._attendance.held()
+        self._patience.look(now, held=held, stuck=self._firing.stuck(self._clock.now()))
+        self._blindness.look(now, held=held, stuck=self._attendance.blind())
+        if held and self._is_over(now):
             await self._step_down(now)
+
+    def _is_over(self, now: float) -> bool:
+        """Whether others have to take this share. Who sees nobody fires nothing, and has seen them before."""
+        attendance, answered = self._attendance, self._firing.answered
+        ago = None if answered is None else now - answered
+        if self._patience.is_over(attendance.identity, attendance.operators(), ago):
+            return True
+        return self._blindness.is_over(attendance.identity, attendance.seen_last(), None)
 
     async def _take(self) -> None:
         """Try until there is a Lease. A process that ends instead is started later each time."""
@@ -123,9 +131,10 @@ class Share:
     async def _step_down(self, now: float) -> None:
         self.stepped_down, self._try_at = True, now + PAUSE_SECONDS
         self._metrics.step_downs.inc()
+        others = self._others() or self._attendance.seen_last() - {self._attendance.identity}
         _LOG.warning(
             "stepping down: nothing that is due gets through, the other operators take this share",
-            extra={"identity": self._attendance.identity, "operators": sorted(self._others())},
+            extra={"identity": self._attendance.identity, "operators": sorted(others)},
         )
         await self._keeper.release()
 
@@ -159,7 +168,7 @@ class Share:
         except (ApiError, ConnectError) as error:
             _LOG.info("no Lease can be taken, this operator stays down: %s", error)
             return
-        self.stepped_down, self._patience = False, Patience()
+        self.stepped_down, self._patience, self._blindness = False, Patience(), Patience()
         _LOG.info("taking a share again", extra={"identity": self._attendance.identity})
         self._firing.wake()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ import pytest
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ServerError
 from astrabox_scheduler_crds.firing import SkipReason
-from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS, Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_operator.app import LOAD_SECONDS
 from astrabox_scheduler_operator.entry import Gap
@@ -18,6 +19,7 @@ from tests.apiserver.operator.scenery import (
     bind_role,
     eventually,
     operator_with,
+    parts,
     process,
     put_provider,
     put_schedule,
@@ -117,6 +119,24 @@ async def test_an_operator_that_ends_tells_what_nobody_else_knows(
     await operator._api.aclose()
     told = control_plane.kubectl("get", "events", "-n", namespace, "-o", "jsonpath={.items[*].reason}")
     assert told == "DueTimesSkipped"
+
+
+async def test_an_operator_that_sees_nobody_says_so(
+    api: SchedulerApi, admin_kubeconfig: Path, namespace: str
+) -> None:
+    """G1: its Lease is renewed, and lists of Leases fail: alive, and nothing fires."""
+    async with parts(admin_kubeconfig, namespace) as operator:
+        operator.preflight.waiting_for = None
+        operator.sweep.loaded.set()
+        assert operator.ready() == []
+        listed = operator._poller._listed
+        assert listed is not None
+        operator._poller._listed = listed - LEASE_DURATION_SECONDS - 1
+        (told,) = operator.ready()
+        assert re.match(r"the Leases were last listed 1[6-9] s ago, so nobody counts as there", told)
+        assert "the right to list leases" in told
+        await operator.attendance.refresh()
+        assert operator.ready() == []
 
 
 async def test_a_first_lease_that_is_not_stored_ends_no_process(

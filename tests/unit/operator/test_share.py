@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 
 import pytest
 
-from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import (
-    AccessDenied,
     ApiError,
-    ConnectError,
-    Forbidden,
-    Invalid,
-    NotFound,
-    ServerError,
     Unreachable,
 )
 from astrabox_scheduler_client.transport import DEFAULT_TIMEOUT
-from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
-from astrabox_scheduler_crds.presence import Presence
-from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.burst import FIRST_RETRY
-from astrabox_scheduler_operator.metrics import Metrics
 from astrabox_scheduler_operator.patience import (
     FIRST_STAYS_SECONDS,
     GOT_ON_SECONDS,
@@ -36,12 +22,9 @@ from astrabox_scheduler_operator.patience import (
     STEP_DOWN_SECONDS,
     Patience,
 )
-from astrabox_scheduler_operator.repeat import RETRY_SECONDS
-from astrabox_scheduler_operator.share import TRY_AGAIN_SECONDS, Share
-from tests.unit.operator.world import World
+from astrabox_scheduler_operator.share import TRY_AGAIN_SECONDS
+from tests.unit.operator.room import SEEN_AFTER, Member, Room, down, latest, play, slow_during
 
-SEEN_AFTER = 3.0
-"""Until a Lease that was taken or released is in the others' lists."""
 TWO = frozenset({"op-1", "op-2"})
 
 
@@ -91,131 +74,6 @@ def test_a_process_that_stood_still_has_not_waited() -> None:
     for moment in (0.0, 1.0, 500.0, 501.0):
         patience.look(moment, held=True, stuck=True)
     assert not patience.is_over("op-2", TWO, None)
-
-
-@dataclass
-class Room:
-    """The Leases as others see them, and what is due."""
-
-    released_in_order: bool = True
-    now: float = 0.0
-    leases: dict[str, tuple[float, float]] = field(default_factory=dict)  # seen from, seen until
-    due: dict[tuple[str, int], float | None] = field(default_factory=dict)  # schedule, due -> fired at
-
-    def live(self) -> frozenset[str]:
-        return frozenset(name for name, (since, until) in self.leases.items() if since <= self.now < until)
-
-
-class Member:
-    """One operator: its Lease, its view, and a firing that gets through or does not."""
-
-    def __init__(self, room: Room, identity: str, well: Callable[[float], bool], *, reads: bool) -> None:
-        self.room, self.base, self.well, self.reads = room, identity, well, reads
-        self.number, self.holds, self.answered, self.refreshed = 0, False, None, 0
-        world = World()
-        world.schedules.put("probed")
-        index = world.operator(identity).index
-        index.upsert(world.schedules.stored["probed"], world.now)
-        self.metrics = Metrics()
-        self.share = Share(
-            keeper=self,
-            attendance=self,
-            firing=self,
-            confirm=self,
-            index=index,
-            clock=ServerClock(monotonic=lambda: room.now),
-            metrics=self.metrics,
-        )
-
-    answered: float | None
-
-    @property
-    def identity(self) -> str:
-        return f"{self.base}-{self.number}"
-
-    def held(self) -> bool:
-        return self.holds
-
-    def operators(self) -> frozenset[str]:
-        return self.room.live() | {self.identity}
-
-    async def refresh(self) -> None:
-        self.refreshed += 1
-
-    def providers(self) -> Presence:
-        raise NotImplementedError
-
-    def steady(self) -> bool:
-        raise NotImplementedError
-
-    async def start(self, timeout: float) -> None:  # noqa: ASYNC109 - as the LeaseKeeper has it
-        self.number += 1
-        self.holds = True
-        self.room.leases[self.identity] = (self.room.now + SEEN_AFTER, float("inf"))
-
-    async def release(self) -> None:
-        self.holds = False
-        since, _ = self.room.leases[self.identity]
-        until = SEEN_AFTER if self.room.released_in_order else LEASE_DURATION_SECONDS + SEEN_AFTER
-        self.room.leases[self.identity] = (since, self.room.now + until)
-
-    async def versions(self, names: Collection[str]) -> Confirmed:
-        slow = not self.reads and not self.well(self.room.now)
-        if slow and self.room.now % 2:
-            raise Unreachable("late", reason="Timeout")
-        return Confirmed(self.room.now - 3.0 * slow, datetime.fromtimestamp(0).astimezone(), {})
-
-    def mine(self) -> list[tuple[str, int]]:
-        operators = self.operators()
-        return [
-            item
-            for item, fired in self.room.due.items()
-            if fired is None and owner(item[0], operators) == self.identity
-        ]
-
-    def stuck(self, now: datetime) -> bool:
-        return bool(self.mine())
-
-    def wake(self) -> None:
-        pass
-
-    def fire(self) -> None:
-        if self.holds and self.well(self.room.now):
-            for item in self.mine():
-                self.room.due[item] = self.answered = self.room.now
-
-    def step_downs(self) -> float:
-        return self.metrics.registry.get_sample_value("astrabox_scheduler_operator_step_downs_total") or 0.0
-
-
-def down(member: Member) -> bool:
-    return member.share.stepped_down
-
-
-async def play(
-    room: Room, members: list[Member], seconds: int, each: Callable[[], None] = lambda: None
-) -> None:
-    """Let so many seconds pass, with 12 schedules due at each whole minute."""
-    for member in members:
-        if not member.holds and not down(member):
-            await member.start(0.0)
-    for _ in range(seconds):
-        room.now += 1.0
-        if room.now % 60 == 0:
-            room.due |= {(f"s{number}", int(room.now)): None for number in range(12)}
-        for member in members:
-            member.fire()
-            await member.share.look()
-        each()
-
-
-def latest(room: Room) -> float:
-    """By how much a due time was late at most; infinite if one has not fired."""
-    return max(float("inf") if fired is None else fired - item[1] for item, fired in room.due.items())
-
-
-def slow_during(*spans: tuple[float, float]) -> Callable[[float], bool]:
-    return lambda now: not any(begin <= now < end for begin, end in spans)
 
 
 async def test_a_slow_one_leaves_its_share_and_comes_back_when_it_is_well() -> None:
@@ -336,72 +194,3 @@ async def test_an_empty_room_is_only_believed_after_a_fresh_list() -> None:
     member.refresh = away  # type: ignore[method-assign]
     await play(room, [member], int(timedelta(minutes=3).total_seconds()))
     assert down(member)
-
-
-def failing(member: Member, *errors: Exception) -> list[float]:
-    """Its next starts raise these, one after the other; when it was tried."""
-    started, left, tried = member.start, list(errors), []
-
-    async def start(timeout: float) -> None:  # noqa: ASYNC109
-        tried.append(asyncio.get_running_loop().time())
-        if left:
-            raise left.pop(0)
-        await started(timeout)
-
-    member.start = start  # type: ignore[method-assign]
-    return tried
-
-
-async def test_a_first_lease_that_is_not_stored_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """G1: a process that ended would be started again later and later, when the others are well."""
-    caplog.set_level("INFO")
-    pauses: list[float] = []
-    real = asyncio.sleep
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        await real(0)
-
-    monkeypatch.setattr("astrabox_scheduler_operator.share.asyncio.sleep", sleep)
-    member = Member(Room(), "op-a", slow_during(), reads=True)
-    late = Unreachable("the Lease was not stored within 4 s", reason="Timeout")
-    denied = AccessDenied("cannot create leases", status=403)
-    tried = failing(member, late, late, ServerError("500", status=500), ConnectError("unreadable"), denied)
-    running = asyncio.create_task(member.share.run())
-    while not (member.held() or running.done()):
-        await real(0)
-    await ended(running)
-    assert len(tried) == 6
-    assert pauses[:5] == [RETRY_SECONDS] * 5
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 5, "each kind once"
-    assert told[0] == "no Lease can be taken, trying on: the Lease was not stored within 4 s"
-    assert "bind the service account" in told[3]
-    assert told[4] == "the Lease is taken"
-
-
-@pytest.mark.parametrize("error", [NotFound("no namespace"), Forbidden("a policy"), Invalid("the Lease")])
-async def test_a_first_lease_that_is_refused_for_good_ends_the_process(error: ApiError) -> None:
-    member = Member(Room(), "op-a", slow_during(), reads=True)
-    failing(member, error)
-    with pytest.raises(type(error)):
-        await member.share.run()
-
-
-async def test_a_stop_before_there_is_a_lease_ends_at_once() -> None:
-    member = Member(Room(), "op-a", slow_during(), reads=True)
-    tried = failing(member, Unreachable("refused", reason="NotSent"))
-    running = asyncio.create_task(member.share.run())
-    while not (tried or running.done()):  # noqa: ASYNC110 - it is there after a few turns
-        await asyncio.sleep(0)
-    async with asyncio.timeout(1):
-        await ended(running)
-    assert not member.held()
-
-
-async def ended(running: asyncio.Task[None]) -> None:
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running

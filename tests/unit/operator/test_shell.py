@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -16,7 +17,9 @@ from astrabox_scheduler_client.environment import SettingsError
 from astrabox_scheduler_client.errors import ApiError, Unreachable
 from astrabox_scheduler_client.presence import PresencePoller
 from astrabox_scheduler_crds.crd import run_crd, schedule_crd
-from astrabox_scheduler_crds.lease import Lease
+from astrabox_scheduler_crds.labels import ROLE_LABEL
+from astrabox_scheduler_crds.lease import Lease, LeaseSpec
+from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.permissions import Permission
 from astrabox_scheduler_crds.presence import PresenceObserver
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -231,9 +234,37 @@ async def test_who_is_not_seen_is_only_absent_after_a_while_without_a_gap() -> N
     assert told == [False, False, False, True, False, False, True]
 
 
+async def test_lists_that_fail_for_as_long_as_a_lease_leave_it_blind_and_what_it_saw_known() -> None:
+    """G1: by then it sees no provider and no other operator, whoever is there."""
+    seconds = 100.0
+    clock = ServerClock(monotonic=lambda: seconds)
+    observer = PresenceObserver()
+    leases = NoLeases()
+    for name in ("op-a", "op-b"):
+        spec = LeaseSpec(holder_identity=name, acquire_time=clock.now(), renew_time=clock.now())
+        metadata = ObjectMeta(name=name, labels={ROLE_LABEL: "operator"}, resource_version="1")
+        leases.there.append(Lease(metadata=metadata, spec=spec))
+    poller = PresencePoller(leases, observer, clock)  # type: ignore[arg-type]
+    keeper = SimpleNamespace(name="op-a")
+    attendance = LeaseAttendance(keeper, poller, observer, clock)  # type: ignore[arg-type]
+    assert not attendance.blind(), "it waits for the first list before it takes a share"
+    await attendance.refresh()
+    for now, blind, seen in ((100.0, False, 2), (115.0, False, 1), (116.0, True, 1), (600.0, True, 1)):
+        seconds = now
+        assert (attendance.blind(), len(attendance.operators())) == (blind, seen)
+        assert len(attendance.seen_last()) == 2
+    del leases.there[1]
+    await attendance.refresh()
+    assert not attendance.blind()
+    assert attendance.seen_last() == {"op-a"}
+
+
 class NoLeases:
+    def __init__(self) -> None:
+        self.there: list[Lease] = []
+
     async def list(self, label_selector: str) -> list[Lease]:
-        return []
+        return list(self.there)
 
 
 def test_kopf_watches_and_does_nothing_else() -> None:
