@@ -119,7 +119,7 @@ class ScheduleIndex:
     def _take_in(self, schedule: DeploymentSchedule, now: datetime) -> None:
         metadata = schedule.metadata
         old = self._known(metadata)
-        if old is not None and old.readable and old.version == _version(metadata):
+        if old is not None and old.version == _version(metadata) and _is_of(schedule.spec, old):
             self._refresh(old, schedule, now)
         else:
             self._replace(old, schedule, now)
@@ -150,7 +150,7 @@ class ScheduleIndex:
             metadata=metadata,
             deployment_id=spec.deployment_id,
             enabled=spec.enabled,
-            payload=spec.payload if len(spec.payload) <= MAX_KEPT_PAYLOAD else None,
+            payload=_kept(spec),
             timeline=timeline,
             problem=problem,
             observed=observed,
@@ -172,6 +172,19 @@ class ScheduleIndex:
 
 def _version(metadata: ObjectMeta) -> Version:
     return metadata.uid or "", metadata.generation or 0
+
+
+def _kept(spec: ScheduleSpec) -> str | None:
+    return spec.payload if len(spec.payload) <= MAX_KEPT_PAYLOAD else None
+
+
+def _is_of(spec: ScheduleSpec, entry: Entry) -> bool:
+    """Whether the entry was made of this spec, as far as it keeps it.
+
+    A store that was restored counts generations anew: the one that is known may come again with another spec.
+    """
+    rules = (spec.time_rule, NO_RULE)
+    return entry.readable and entry.observed.time_rule in rules and entry.payload == _kept(spec)
 
 
 def _since_in_status(observed: Observed, schedule: DeploymentSchedule, now: datetime) -> datetime | None:

@@ -95,7 +95,8 @@ class Sweep:
         listed = await self._schedules.enabled_versions()
         names = {entry.name for entry in self._index} | listed.keys()
         names = {name for name in names if differs(listed.get(name), self._index.get(name))}
-        if not names or (self.completed is not None and not any(map(self._still_missing, names))):
+        missing = {name for name in names if lacks(self._index.get(name), listed.get(name))}
+        if not missing or (self.completed is not None and not any(map(self._still_missing, missing))):
             self.loaded.set()
         self._differing = {name: self._first_seen(name, listed.get(name), begun) for name in names}
         stale = [
@@ -133,7 +134,7 @@ class Sweep:
     def _still_missing(self, name: str) -> bool:
         """Whether the watch has not brought what an earlier list showed already."""
         known = self._differing.get(name)
-        if known is None or not differs(known.listed, self._index.get(name)):
+        if known is None or not lacks(self._index.get(name), known.listed):
             return False
         return known.listed is not None or known.held == self._held(name)
 
@@ -170,9 +171,19 @@ class Sweep:
 
 
 def differs(listed: Version | None, entry: Entry | None) -> bool:
-    """Whether the index lacks what a list of the enabled schedules shows. What it has newer is no fault.
+    """Whether the index shows something else than a list of the enabled schedules.
 
-    Nor is an object that cannot be read, which the list shows or not: nothing tells if it is enabled.
+    What it has newer, and keeps while lists show an older one, is of a store that was restored since.
+    """
+    if entry is None or listed is None:
+        return lacks(entry, listed)
+    return entry.version != listed
+
+
+def lacks(entry: Entry | None, listed: Version | None) -> bool:
+    """Whether the index has not got what a list of the enabled schedules shows, nor anything newer.
+
+    An object that cannot be read is no fault, which the list shows or not: nothing tells if it is enabled.
     """
     if entry is None:
         return listed is not None

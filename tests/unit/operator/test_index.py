@@ -134,6 +134,40 @@ async def test_an_older_generation_from_the_watch_changes_nothing(world: World) 
     assert held(operator, "a").next_due != at("12:06"), "a consistent read is believed"
 
 
+@pytest.mark.parametrize(
+    "fields", [{"cron": "6 12 * * *"}, {"payload": '{"p":"other"}'}, {"enabled": False}, {"payload": "no"}]
+)
+async def test_a_generation_that_is_used_again_for_another_spec_is_taken_in(
+    world: World, fields: dict[str, Any]
+) -> None:
+    """G1, G8: the store was restored under a live operator, and edited in another way since."""
+    operator = world.operator()
+    old = world.schedules.put("a", cron="5 12 * * *")
+    world.schedules.put("a", cron="7 12 * * *")
+    operator.see()
+    seen = held(operator, "a").version
+    world.schedules.stored["a"] = old
+    again = world.schedules.put("a", **fields)
+    operator.see()
+    entry = held(operator, "a")
+    assert entry.version == seen
+    assert (entry.enabled, entry.payload) == (again.spec.enabled, again.spec.payload)
+    if entry.problem is None:
+        assert entry.observed.time_rule == again.spec.time_rule
+    operator.see()
+    assert held(operator, "a") is entry, "and it is its own echo"
+
+
+@pytest.mark.parametrize("payload", ['"x' + "x" * MAX_KEPT_PAYLOAD + '"', "x" * (MAX_KEPT_PAYLOAD + 1), "x"])
+async def test_an_echo_of_any_payload_is_an_echo(world: World, payload: str) -> None:
+    operator = world.operator()
+    world.schedules.put("a", payload=payload)
+    operator.see()
+    entry = held(operator, "a")
+    operator.see()
+    assert held(operator, "a") is entry
+
+
 async def test_a_read_that_is_answered_late_undoes_nothing(world: World) -> None:
     """OO-04: what the watch has brought since the read began is newer than its answer."""
     operator = world.operator()

@@ -146,6 +146,45 @@ async def test_an_object_that_cannot_be_read_is_looked_at_when_it_was_corrected(
     assert [entry.problem for entry in operator.index] == [None]
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_what_a_restored_store_shows_again_is_believed(world: World, *, enabled: bool) -> None:
+    """G1, G8: a restore takes the store back under a live operator; the watch's older one is ignored."""
+    operator = world.operator()
+    old = world.schedules.put("a", cron="5 12 * * *")
+    world.schedules.put("a", cron="6 12 * * *", enabled=enabled)
+    operator.see()
+    sweep = sweep_of(operator)
+    await sweep.sweep(world.now)
+    world.schedules.stored["a"] = old
+    operator.see()
+    world.monotonic += SWEEP_SECONDS
+    assert await sweep.sweep(world.now) == 0, "one list may be older than what the watch brought meanwhile"
+    assert sweep.pause() == RECHECK_SECONDS
+    world.monotonic += RECHECK_SECONDS
+    assert await sweep.sweep(world.now) == 1
+    (entry,) = operator.index
+    assert (entry.version[1], entry.next_due) == (1, at("12:05"))
+    world.monotonic += SWEEP_SECONDS
+    assert await sweep.sweep(world.now) == 0
+
+
+async def test_what_the_watch_has_newer_than_a_list_is_loaded(world: World) -> None:
+    operator = world.operator()
+    for number in range(3):
+        world.schedules.put("a", payload=f'"{number}"')
+    listed = await world.schedules.enabled_versions()
+    world.schedules.put("a", cron="5 12 * * *")
+    operator.see()
+
+    async def older() -> dict[str, Version]:
+        return listed
+
+    world.schedules.enabled_versions = older  # type: ignore[method-assign]
+    sweep = sweep_of(operator)
+    await sweep.sweep(world.now)
+    assert sweep.loaded.is_set()
+
+
 class Edited:
     """Lists of schedules that are edited, enabled and disabled while each list is under way."""
 
