@@ -1,5 +1,6 @@
 """What was missed: late within the window, or skipped with a trace."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -51,6 +52,32 @@ async def test_counting_what_was_missed_holds_up_no_due_time(
     rest = await operator.firing.drain(START)
     assert rest.skipped == 4000
     assert world.due_names("old4") == [f"11:{minute}" for minute in range(51, 60)] + ["12:00"]
+
+
+async def test_counting_what_was_missed_leaves_the_others_their_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FI-01: the Leases are read, probes answered and statuses written while thousands are being counted."""
+    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
+    operator = world.operator()
+    for number in range(50):
+        world.schedules.put(f"old{number}", cron="*/20 * * * *", created=START - timedelta(days=2))
+    operator.see()
+    counted: list[float] = []
+    idle: list[bool] = []
+
+    async def tick() -> None:
+        while len(counted) < 200:
+            counted.append(operator.sample("skipped_total", reason="OutsideCatchUpWindow"))
+            idle.append(operator.firing.idle.is_set())
+            await asyncio.sleep(0)
+        operator.firing.stop()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(operator.firing.run())
+        group.create_task(tick())
+    assert 0 < counted[-1] < 25 * 143, "one at a time, and pauses between them"
+    assert idle[-1], "statuses, Events and retention do not wait for it"
 
 
 async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
