@@ -166,10 +166,15 @@ def owed_after_all(
         return ()
     if skipped.last_due_time <= horizon:
         return ()
-    after = max(horizon, skipped.unproven_since - timedelta(microseconds=1))
+    after = just_before(skipped.unproven_since, horizon)
     if not providers.touches(after, skipped.last_due_time):
         return ()  # so it is during the outage: nothing is computed for each schedule, again and again
     return tuple(due for due in due_times.between(after, skipped.last_due_time) if providers.proves(due))
+
+
+def just_before(instant: datetime, floor: datetime) -> datetime:
+    """The latest time before `instant`, none before `floor`: what a hand wrote may be the first there is."""
+    return floor if instant <= floor else instant - timedelta(microseconds=1)
 
 
 def latest_due(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:

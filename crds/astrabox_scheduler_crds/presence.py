@@ -50,9 +50,7 @@ class Presence:
         so lately that nobody can know. Later renewals turn that into proof, or do not come.
         """
         return self.proves(instant) or any(
-            _overlaps(lease, instant - timedelta(seconds=lease.spec.lease_duration_seconds), instant)
-            for lease in self.leases
-            if lease.metadata.name in self.live
+            _lasts(lease, instant) for lease in self.leases if lease.metadata.name in self.live
         )
 
 
@@ -83,6 +81,14 @@ class PresenceObserver:
 def _overlaps(lease: Lease, first: datetime, last: datetime) -> bool:
     acquired, renewed = lease.spec.acquire_time, lease.spec.renew_time
     return acquired is not None and renewed is not None and acquired <= last and first <= renewed
+
+
+def _lasts(lease: Lease, instant: datetime) -> bool:
+    """Whether it reaches the instant with the duration that it was given by its last renewal."""
+    acquired, renewed = lease.spec.acquire_time, lease.spec.renew_time
+    if acquired is None or renewed is None:
+        return False
+    return acquired <= instant and instant - renewed <= timedelta(seconds=lease.spec.lease_duration_seconds)
 
 
 def _is_live(seen: _Seen, monotonic: float) -> bool:

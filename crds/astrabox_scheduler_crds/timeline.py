@@ -7,13 +7,14 @@ rule (`replaced`), and an operator, whatever it knew before, reads both (`Timeli
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from astrabox_scheduler_crds.cron import CronError, CronSchedule, NoDueTime
 from astrabox_scheduler_crds.firing import (
     FUTURE_TOLERANCE,
     MAX_CATCH_UP_WINDOW,
+    just_before,
     observe_rule,
     observed_from_status,
 )
@@ -26,7 +27,6 @@ from astrabox_scheduler_crds.schedule import (
 )
 
 _LEAST: Final = timedelta(microseconds=1)
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def replaced(
             cron=schedule.spec.cron, time_zone=schedule.spec.time_zone, active_since=since, active_until=at
         )
         rules.append(present)
-    behind = max(now - MAX_CATCH_UP_WINDOW, _settled(schedule.status, now))
+    behind = _settled(schedule.status, now)
     owed = [rule for rule in rules if _may_have_due_time(rule, behind)]
     if not (enabled and schedule.spec.enabled):
         owed = [rule.changed(disabled=True) for rule in owed]
@@ -140,16 +140,17 @@ def replaced(
 
 
 def _settled(status: ScheduleStatus, now: datetime) -> datetime:
-    """Due times are settled in their order: all up to this one are.
+    """Due times are settled in their order: all up to this one are, and what no window reaches back to.
 
     But for those that may yet turn out to have been skipped wrongly (`Skipped.unproven_since`).
     """
+    oldest = now - MAX_CATCH_UP_WINDOW
     skipped = status.skipped
     reached = (status.last_due_time, skipped.last_due_time if skipped is not None else None)
     told = [each for each in reached if each is not None and each <= now + FUTURE_TOLERANCE]
-    settled = max(told, default=_LONG_AGO)
+    settled = max([oldest, *told])
     if skipped is not None and skipped.unproven_since is not None:
-        return min(settled, skipped.unproven_since - _LEAST)
+        return min(settled, just_before(skipped.unproven_since, oldest))
     return settled
 
 

@@ -12,6 +12,7 @@ from astrabox_scheduler_crds.firing import (
     FUTURE_TOLERANCE,
     Observed,
     SkipReason,
+    just_before,
     latest_due,
     owed_after_all,
 )
@@ -119,8 +120,9 @@ class Entry:
         if _later(status.last_due_time, self.last_due, horizon):
             self.last_due, self.last_run = status.last_due_time, status.last_run
             self.troubled = False
-        if status.skipped is not None and (self.skipped is None or _newer(status.skipped, self.skipped)):
-            self.skipped = status.skipped
+        told = status.skipped if _believable(status.skipped, horizon) else None
+        if told is not None and (self.skipped is None or _newer(told, self.skipped)):
+            self.skipped = told
         skipped_to = self.skipped.last_due_time if self.skipped is not None else None
         reached = [each for each in (self.last_due, skipped_to) if _later(each, self.cursor, horizon)]
         if reached:
@@ -249,10 +251,16 @@ class Entry:
         if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
             return
         assert self.timeline is not None
-        begin = skipped.unproven_since - _TICK
-        found = self.timeline.between(max(begin, self.lapsed or begin), skipped.last_due_time)
+        assert self.lapsed is not None
+        begin = just_before(skipped.unproven_since, self.lapsed)
+        found = self.timeline.between(begin, skipped.last_due_time)
         left = next((due for due in found if due not in self.looked_back), None)
         self.skipped = skipped.changed(unproven_since=left)
+
+
+def _believable(stored: Skipped | None, horizon: datetime) -> bool:
+    """Whether it tells of the past alone: what lies ahead was written by a hand, or a clock was set."""
+    return stored is not None and (stored.last_due_time is None or stored.last_due_time <= horizon)
 
 
 def _newer(stored: Skipped, known: Skipped) -> bool:

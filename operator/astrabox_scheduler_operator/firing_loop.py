@@ -10,7 +10,14 @@ from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_crds.assignment import owner
-from astrabox_scheduler_crds.firing import Decision, DueTimes, SkipReason, decide, missed_before
+from astrabox_scheduler_crds.firing import (
+    FUTURE_TOLERANCE,
+    Decision,
+    DueTimes,
+    SkipReason,
+    decide,
+    missed_before,
+)
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -226,7 +233,9 @@ class FiringLoop:
         horizon, skipped = now - self._window, entry.skipped
         if skipped is None or skipped.unproven_since is None or skipped.last_due_time is None:
             return
-        if skipped.last_due_time <= horizon or owner(entry.name, plan.operators) != self._attendance.identity:
+        if not horizon < skipped.last_due_time <= now + FUTURE_TOLERANCE:
+            return
+        if owner(entry.name, plan.operators) != self._attendance.identity:
             return
         if entry.look_back(plan.providers, horizon):
             first, last = entry.owed[0].isoformat(), entry.owed[-1].isoformat()
