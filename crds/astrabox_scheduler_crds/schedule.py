@@ -30,6 +30,9 @@ class EarlierRule(KubernetesModel):
     disabled: bool = Field(
         default=False, description="The schedule was disabled since: what has not fired by then never fires."
     )
+    disabled_at: UtcTime | None = Field(
+        default=None, description="When AstraBox disabled it; absent if it is not disabled, or nobody knows."
+    )
 
 
 class ScheduleSpec(KubernetesModel):

@@ -31,12 +31,16 @@ _LEAST: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An earlier rule, which held in (`since`, `until`]. `disabled`: its due times fire no more."""
+    """An earlier rule, which held in (`since`, `until`]. `disabled`: its due times fire no more.
+
+    `disabled_at`: since when, where that is known; later than `until` if the rule was edited before.
+    """
 
     cron: CronSchedule
     since: datetime
     until: datetime
     disabled: bool
+    disabled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,16 @@ class Timeline:
 
     def is_disabled(self, due: datetime) -> bool:
         """Whether the rule of this due time was ended by a disable."""
-        return due <= self.since and any(
-            span.disabled and span.since < due <= span.until for span in self.earlier
-        )
+        return self.disabled_by(due) is not None
+
+    def disabled_by(self, due: datetime) -> datetime | None:
+        """When the rule of this due time was disabled, at the latest; None if it was not."""
+        if due > self.since:
+            return None
+        for span in self.earlier:
+            if span.disabled and span.since < due <= span.until:
+                return min(span.disabled_at or self.since, self.since)
+        return None
 
     def _of_earlier(self, start: datetime, end: datetime) -> Iterator[datetime]:
         for span in self.earlier:
@@ -101,7 +112,8 @@ def timeline_of(spec: ScheduleSpec, cron: CronSchedule, since: datetime) -> Time
         first = max(rule.active_since, spans[-1].until) if spans else rule.active_since
         known = _cron_of(rule)
         if known is not None and first < rule.active_until:
-            spans.append(Span(known, first, rule.active_until, rule.disabled or not spec.enabled))
+            disabled = rule.disabled or not spec.enabled
+            spans.append(Span(known, first, rule.active_until, disabled, rule.disabled_at))
     return Timeline(present, since, tuple(spans))
 
 
@@ -135,7 +147,10 @@ def replaced(
     behind = _settled(schedule.status, now)
     owed = [rule for rule in rules if _may_have_due_time(rule, behind)]
     if not (enabled and schedule.spec.enabled):
-        owed = [rule.changed(disabled=True) for rule in owed]
+        disabled_at = at if schedule.spec.enabled else None  # disabled by hand before: nobody wrote down when
+        owed = [
+            rule if rule.disabled else rule.changed(disabled=True, disabled_at=disabled_at) for rule in owed
+        ]
     return tuple(owed[-MAX_EARLIER_RULES:]) or None
 
 

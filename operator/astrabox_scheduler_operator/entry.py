@@ -181,8 +181,7 @@ class Entry:
 
     def disabled_by(self, due: datetime) -> datetime | None:
         """When the rule of `due` was disabled, at the latest; None if it was not."""
-        disabled = self.timeline is not None and self.timeline.is_disabled(due)
-        return self.observed.active_since if disabled else None
+        return self.timeline.disabled_by(due) if self.timeline is not None else None
 
     def settle_fired(self, due: datetime, run: str) -> None:
         """`due` has its run."""

@@ -1,10 +1,12 @@
-"""Many schedules that a disable overtook: settling them holds up nothing that is due."""
+"""Due times that a disable overtook: settling them holds up nothing that is due."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+import pytest
 
 from astrabox_scheduler_crds.run import RunInvocation
-from tests.unit.operator.test_firing_edited import NOON, edit, fresh
+from tests.unit.operator.test_firing_edited import NOON, edit, fresh, noon
 from tests.unit.operator.world import World, at
 
 
@@ -50,3 +52,47 @@ async def test_reads_of_what_was_disabled_that_take_long_hold_up_nothing_that_is
     assert world.monotonic - begun < 4.0
     rest = await operator.firing.drain(at("12:03"))
     assert first.skipped + rest.skipped == 200
+
+
+async def test_enabled_again_what_a_disable_overtook_holds_up_no_due_time(world: World) -> None:
+    """G1: what can still come of it counts from the disable, whenever the enable was."""
+    world.now = at("11:00")
+    world.schedules.put("a", created=at("06:00"), active_since=at("11:59:30"))
+    edit(world, "12:00:40", enabled=False)
+    edit(world, "12:00:52", enabled=True)
+    operator = fresh(world, "12:00:53")
+    await operator.at(at("12:00:54"))
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 0, "a create may be under way"
+    await operator.at(at("12:01:01"))
+    assert world.due_names("a") == ["12:01"]
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 1
+
+
+async def test_a_disable_after_an_edit_counts_from_the_disable(world: World) -> None:
+    """The end of the rule that was due was the edit: a create of it may have begun until the disable."""
+    noon(world)
+    edit(world, "12:00:20", cron="0 15 * * *")
+    edit(world, "12:00:40", enabled=False)
+    edit(world, "12:00:42", enabled=True)
+    operator = fresh(world, "12:00:43")
+    await operator.at(at("12:00:54"))
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 0
+    await operator.at(at("12:00:56"))
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 1
+
+
+@pytest.mark.parametrize("written", [None, at("23:00")])
+async def test_without_a_believable_time_of_the_disable_the_enable_counts(
+    world: World, written: datetime | None
+) -> None:
+    """Written by an older version, or by a hand."""
+    noon(world)
+    edit(world, "12:00:40", enabled=False)
+    edit(world, "12:00:52", enabled=True)
+    (rule,) = world.schedules.stored["a"].spec.earlier
+    world.schedules.put("a", earlier_rules=(rule.changed(disabled_at=written),))
+    operator = fresh(world, "12:01:06")
+    await operator.at(at("12:01:06"))
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 0
+    await operator.at(at("12:01:08"))
+    assert operator.sample("skipped_total", reason="ScheduleDisabled") == 1
