@@ -100,6 +100,7 @@ class ScheduleConfirm:
             if self._all is None or not self._all.fresh(self._clock.monotonic()):
                 begun, at = self._clock.monotonic(), self._clock.now()
                 self._all = self._confirmed(begun, at, await self._schedules.enabled_versions())
+                self._unheard &= self._all.versions.keys()  # what is gone is never looked at again
             return self._all
 
     def _confirmed(

@@ -150,9 +150,10 @@ class Entry:
         owed = [due for due in found if due not in self.looked_back and self.disabled_by(due) is None]
         if not owed:
             return False
-        self.looked_back |= set(owed)
         self.lapsed = horizon
         self.owed = tuple(sorted({*self.owed, *owed}))
+        # What is too old is not found again: to remember it would cost memory for ever.
+        self.looked_back = frozenset(due for due in self.looked_back if due > horizon) | set(self.owed)
         self.gaps = tuple(left for gap in self.gaps if (left := self._left_of(gap, owed)) is not None)
         self.plan()
         return True

@@ -101,6 +101,8 @@ class StatusWriter:
         """Write the status of one schedule if it is ours and differs; True if it was written."""
         entry = index.get(name)
         if entry is None or not self._attendance.held() or not is_ours(name, self._attendance):
+            if entry is None or self._attendance.held():
+                self._unanswered.pop(name, None)
             self._setback.dropped(name)
             return False
         now = self._clock.now()
@@ -170,6 +172,7 @@ class StatusWriter:
                 self._failed(name, conflict)
         except NotFound:
             index.forget(known)
+            self._unanswered.pop(name, None)
             self._setback.dropped(name)
         except MalformedAnswer:
             self._setback.dropped(name)

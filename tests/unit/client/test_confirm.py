@@ -196,3 +196,17 @@ async def test_one_that_hangs_is_told_apart_when_its_answer_would_not_count_any_
     confirmed = await confirm.versions(["a", "b"])
     assert dict(confirmed.versions) == {"a": ("u", 1)}
     assert [(name, error.reason) for name, error in confirmed.failed.items()] == [("b", "Timeout")]
+
+
+async def test_a_look_that_failed_is_forgotten_with_its_schedule() -> None:
+    """By the next list: nobody asks for what is gone."""
+    store = Store(a=("u", 1), b=("v", 2))
+    confirm = ScheduleConfirm(store, Clock(), batch=1)
+    store.fails = True
+    for name in ("a", "b"):
+        with pytest.raises(ServerError):
+            await confirm.versions([name])
+    store.fails = False
+    del store.table["b"]
+    await confirm.versions(["a", "c"])
+    assert confirm._unheard == {"a"}

@@ -324,6 +324,22 @@ async def test_gaps_are_told_by_an_operator_that_stops(world: World) -> None:
     assert note.startswith("2 due times were skipped")
 
 
+async def test_of_what_was_owed_only_the_window_is_remembered(world: World) -> None:
+    """G10: a network that breaks every hour for years fills no memory."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    for hour in ("12", "13", "14"):
+        cut(world, until=f"{hour}:00:40")
+        for minute in ("01", "02", "03"):
+            await operator.at(at(f"{hour}:{minute}:21"))
+        back(world)
+        await operator.at(at(f"{hour}:03:40"))
+        assert {f"{hour}:01", f"{hour}:02", f"{hour}:03"} <= set(world.due_names("a"))
+        assert len(entry_of(operator).looked_back) <= 10
+    assert len(entry_of(operator).looked_back) == 3
+
+
 async def test_an_heir_owes_nothing_of_a_cut_that_was_longer_than_the_window(world: World) -> None:
     """G2: the oldest due times of it stay skipped, and are no reason to look back at what has fired since."""
     first = world.operator()

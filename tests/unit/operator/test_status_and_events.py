@@ -172,6 +172,18 @@ async def test_a_status_that_cannot_be_written_is_tried_again_later(world: World
     assert status(world).observed_generation == 1
 
 
+async def test_what_a_write_without_an_answer_left_goes_with_its_schedule(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    world.schedules.fail = Unreachable("cut")
+    assert not await operator.status.write(operator.index, "a")
+    world.schedules.stored.clear()
+    operator.see("a")
+    assert not await operator.status.write(operator.index, "a")
+    assert operator.status._unanswered == {}
+
+
 async def test_a_group_that_is_not_served_is_not_taken_for_a_deleted_schedule(world: World) -> None:
     """An API server that starts, or whose CRDs are replaced, answers 404 for every object."""
     operator = world.operator()
