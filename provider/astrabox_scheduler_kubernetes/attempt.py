@@ -153,7 +153,9 @@ class Attempt:
                 _LOG.log(told(logging.ERROR), "run %s cannot be read or written: %s", name, said(error))
                 return None
             _LOG.log(told(logging.WARNING), "run %s waits, its state cannot be read: %s", name, error)
-            return self._now() + timedelta(seconds=max(self._desk.timing.recheck, error.retry_after or 0.0))
+            timing = self._desk.timing
+            asked = min(error.retry_after or 0.0, timing.longest_pause)
+            return self._now() + timedelta(seconds=max(timing.recheck, asked))
 
     async def hand_over(self) -> None:
         """Leave the run to others; an attempt cut short this way counts nothing. Raises ApiError.
@@ -350,7 +352,8 @@ class Attempt:
                     await asyncio.sleep(pauses.next(error.retry_after))
 
     def _confirmed_lately(self) -> bool:
-        return self._confirmed_at is not None and self._now() - self._confirmed_at <= _START_MAX_AGE
+        # In the future only by a hand: it would count for ever.
+        return self._confirmed_at is not None and abs(self._now() - self._confirmed_at) <= _START_MAX_AGE
 
     async def _cancel(self, why: Cancellation) -> None:
         await self._save(lambda status: with_cancellation(status, why, self._now()))

@@ -140,9 +140,10 @@ async def test_scheduled_run_confirmed_lately_is_started() -> None:
     assert (world.looks, world.log) == (0, WHOLE)
 
 
-async def test_scheduled_run_confirmed_long_ago_is_looked_at_again() -> None:
+@pytest.mark.parametrize("age", [4.0, -60.0])
+async def test_scheduled_run_confirmed_long_ago_is_looked_at_again(age: float) -> None:
     world = World()
-    await world.attempt(world.run(scheduled=True, age=4.0)).carry_out()
+    await world.attempt(world.run(scheduled=True, age=age)).carry_out()
     assert (world.looks, world.log) == (1, WHOLE)
 
 
