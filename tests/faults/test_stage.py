@@ -20,6 +20,9 @@ from tests.faults.stage.rig import Rig
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
+LATE = 3.0
+"""Seconds by which a slow answer is late; longer than one takes on a busy machine."""
+
 
 def life(history: History, name: str, number: int = -1) -> Life:
     return [each for each in history.lives if each.name == name][number]
@@ -40,22 +43,22 @@ async def test_a_proxy_does_what_it_says(rig: Rig) -> None:
     proxy = await server.proxy("probe")
     async with Admin(rig.plane) as admin:
 
-        async def seconds_of(path: str = "/version") -> float:
+        async def seconds_of(within: float = 30.0) -> float:
             begun = time.monotonic()
-            async with asyncio.timeout(1.0):
-                assert await admin.status("GET", path, url=f"https://127.0.0.1:{proxy.port}") == 200
+            async with asyncio.timeout(within):
+                assert await admin.status("GET", "/version", url=f"https://127.0.0.1:{proxy.port}") == 200
             return time.monotonic() - begun
 
-        assert await seconds_of() < 0.5
-        await proxy.slow(0.2)
-        assert 0.2 <= await seconds_of() < 0.9  # over the connection that is open
+        assert await seconds_of() < LATE
+        await proxy.slow(LATE)
+        assert await seconds_of() >= LATE  # over the connection that is open
         await proxy.mend()
-        assert await seconds_of() < 0.15
+        assert await seconds_of() < LATE
         await proxy.silence()
         with pytest.raises(TimeoutError):
-            await seconds_of()
+            await seconds_of(within=1.0)
         with pytest.raises(TimeoutError):
-            await seconds_of()
+            await seconds_of(within=1.0)
         await proxy.mend()
         await seconds_of()
         await proxy.cut()
@@ -64,7 +67,7 @@ async def test_a_proxy_does_what_it_says(rig: Rig) -> None:
         await proxy.mend()
         await seconds_of()
         await proxy.close_connections()
-        assert await seconds_of() < 0.5
+        assert await seconds_of() < LATE
 
         await proxy.swallow_answers()
         path = f"{SCHEDULER_API}/namespaces/{rig.namespace}/runinvocations"
@@ -75,7 +78,7 @@ async def test_a_proxy_does_what_it_says(rig: Rig) -> None:
             "spec": {"deploymentId": "a", "trigger": "manual", "payload": "{}"},
         }
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(5.0):
                 await admin.status("POST", path, body, url=f"https://127.0.0.1:{proxy.port}")
         assert [run["metadata"]["name"] for run in await rig.objects("runinvocations")] == ["swallowed"]
 
