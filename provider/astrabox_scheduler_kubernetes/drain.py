@@ -79,7 +79,7 @@ class Drain:
             )
             late = [attempt for attempt in late if not self._in_hand(attempt)]
             pause = min(max(end - loop.time(), 0.0), self._timing.beat)
-            if any(map(self._is_open, self._waiting.names())):
+            if self._undecided():
                 await asyncio.sleep(pause)
             else:
                 await self._wait(pause)
@@ -87,16 +87,18 @@ class Drain:
 
     def _goes_on(self) -> bool:
         """Whether something may yet end or be decided."""
-        running = any(not task.done() for task in _tasks(self._in_progress))
-        return running or any(map(self._is_open, self._waiting.names()))
+        return any(not task.done() for task in _tasks(self._in_progress)) or self._undecided()
+
+    def _undecided(self) -> bool:
+        return any(map(self._is_open, self._waiting.names()))
 
     def _decided(self) -> Iterable[Entry]:
         """Take out what waits, but for that of which it is not decided whether it is saved."""
-        entries = self._waiting.drain()
-        for entry in entries:
+        for entry in self._waiting.drain():
             if self._is_open(entry.name):
                 self._waiting.add(entry)
-        return [entry for entry in entries if not self._is_open(entry.name)]
+            else:
+                yield entry
 
     async def _end_waits(self) -> None:
         """Cancel those that wait for their turn among suspects: they are at once done, and begin nothing."""

@@ -71,10 +71,7 @@ class Recorder:
                     return found  # an earlier try was carried out, only its answer was lost
                 if found.metadata.resource_version == run.metadata.resource_version:
                     await again.after(error)  # refused, and not for an old version
-                claims = wanted.attempts != run.status.attempts
-                if not claims and _attempt_of(found.status) != _attempt_of(run.status):
-                    raise Dropped("another attempt has begun") from error
-                run = _still_ours(found, run)
+                run = _still_ours(found, run, wanted)
                 wanted = _changed(run, change)
             except ApiError as error:
                 if error.permanent and not isinstance(error, (Forbidden, NotServed)):
@@ -142,8 +139,11 @@ def _attempt_of(status: RunStatus) -> tuple[int, int]:
     return status.attempts, status.releases
 
 
-def _still_ours(again: RunInvocation, before: RunInvocation) -> RunInvocation:
+def _still_ours(again: RunInvocation, before: RunInvocation, wanted: RunStatus) -> RunInvocation:
     """The run as read again, if only somebody's edit came between; raises Dropped otherwise."""
+    claims = wanted.attempts != before.status.attempts
+    if not claims and _attempt_of(again.status) != _attempt_of(before.status):
+        raise Dropped("another attempt has begun")
     if again.status.finished:
         raise Dropped(f"it is {again.status.phase} by now")
     if not _is_ours(again, before):
