@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError, Unreachable
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.firing import CONFIRM_MAX_AGE_SECONDS
 from astrabox_scheduler_crds.server_clock import ServerClock
+
+ONE_BY_ONE: Final = 20
+"""So many schedules are read one by one; above that all are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class ScheduleConfirm:
         schedules: Schedules,
         clock: ServerClock,
         max_age: float = CONFIRM_MAX_AGE_SECONDS,
-        batch: int = 20,
+        batch: int = ONE_BY_ONE,
         patience: float = CONFIRM_MAX_AGE_SECONDS,
     ) -> None:
         self._schedules = schedules

@@ -9,11 +9,9 @@ read of its own, begun just before it.
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from astrabox_scheduler_client.confirm import Confirmed
+from astrabox_scheduler_client.confirm import ONE_BY_ONE, Confirmed
 from astrabox_scheduler_crds.server_clock import ServerClock
 
-FEW: Final = 20
-"""So many are read one by one."""
 QUICK_SECONDS: Final = 0.5
 _SECONDS_PER_LISTED: Final = 60e-6
 _FORGETTING: Final = 0.9
@@ -40,7 +38,7 @@ class ConfirmChoice:
 
         `stored` schedules are in the namespace. Raises ApiError.
         """
-        if len(names) <= FEW:
+        if len(names) <= ONE_BY_ONE:
             return None
         if max(self._took, stored * _SECONDS_PER_LISTED) > QUICK_SECONDS:
             self._took *= _FORGETTING

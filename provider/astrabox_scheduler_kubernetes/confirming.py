@@ -7,13 +7,10 @@ every answer would be too old, and nothing would be started.
 import asyncio
 from collections.abc import Collection
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol
 
-from astrabox_scheduler_client.confirm import Confirmed
+from astrabox_scheduler_client.confirm import ONE_BY_ONE, Confirmed
 from astrabox_scheduler_client.errors import ApiError
-
-AT_ONCE: Final = 20
-"""Schedules in a look: so many are read one by one."""
 
 
 class Confirm(Protocol):
@@ -43,7 +40,7 @@ class Confirming:
 
         Raises ApiError.
         """
-        if len(self._next.names) >= AT_ONCE and schedule not in self._next.names:
+        if len(self._next.names) >= ONE_BY_ONE and schedule not in self._next.names:
             self._next = _Batch()
         batch = self._next
         batch.names.add(schedule)

@@ -56,7 +56,7 @@ FIRING: Final = (
     Mutation(
         name="one-by-one",
         taken_out="a confirmation for each of a few that are due together: one read of all of them, or none",
-        edits=((f"{OPERATOR}/confirm_choice.py", "if len(names) <= FEW:", "if not names:"),),
+        edits=((f"{OPERATOR}/confirm_choice.py", "if len(names) <= ONE_BY_ONE:", "if not names:"),),
         tests=(
             f"{_UNIT}/test_one_bad_answer.py::test_one_read_that_fails_or_is_slow_holds_up_no_other[None-2.1]",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from annotated_types import Le
 
-from astrabox_scheduler_client.confirm import Confirmed
+from astrabox_scheduler_client.confirm import ONE_BY_ONE, Confirmed
 from astrabox_scheduler_client.errors import Unreachable
 from astrabox_scheduler_crds.deletion import DELETED_KEPT
 from astrabox_scheduler_crds.metadata import ObjectMeta
@@ -22,7 +22,7 @@ from astrabox_scheduler_crds.transitions import (
     with_failure,
     with_release,
 )
-from astrabox_scheduler_kubernetes.confirming import AT_ONCE, Confirming
+from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.ledger import newest_first, row
 from astrabox_scheduler_kubernetes.settings import Settings
 from astrabox_scheduler_kubernetes.timing import Pauses, Timing
@@ -108,13 +108,13 @@ async def test_many_are_looked_at_some_at_a_time() -> None:
     """A look at more of them reads a list of all, which may take longer than it is good for."""
     looks = Looks()
     confirming = Confirming(looks)
-    tasks = [asyncio.create_task(confirming.enabled(f"d{number}")) for number in range(2 * AT_ONCE + 5)]
+    tasks = [asyncio.create_task(confirming.enabled(f"d{number}")) for number in range(2 * ONE_BY_ONE + 5)]
     again = [asyncio.create_task(confirming.enabled("d40"))]
     await asyncio.sleep(0)
     looks.go.set()
     assert await asyncio.gather(*tasks, *again) == [NOW] * len([*tasks, *again])
-    assert set().union(*looks.batches) == {f"d{number}" for number in range(2 * AT_ONCE + 5)}
-    assert all(len(batch) <= AT_ONCE for batch in looks.batches)
+    assert set().union(*looks.batches) == {f"d{number}" for number in range(2 * ONE_BY_ONE + 5)}
+    assert all(len(batch) <= ONE_BY_ONE for batch in looks.batches)
     assert len(looks.batches) == 4, "the first looks alone, since nobody else was there yet"
 
 
