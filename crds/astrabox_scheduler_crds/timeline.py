@@ -80,10 +80,6 @@ class Timeline:
         if self.cron is not None:
             yield from self.cron.between(max(start, self.since), end)
 
-    def is_disabled(self, due: datetime) -> bool:
-        """Whether the rule of this due time was ended by a disable."""
-        return self.disabled_by(due) is not None
-
     def disabled_by(self, due: datetime) -> datetime | None:
         """When the rule of this due time was disabled, at the latest; None if it was not."""
         if due > self.since:

@@ -107,7 +107,7 @@ def test_no_series_of_edits_loses_or_invents_a_due_time(
     owed = [each for each in _due(held, end) if each > behind]
     assert list(timeline.between(behind, end)) == owed
     disables = [at for at, _, enabled in held if not enabled]
-    assert [each for each in owed if timeline.is_disabled(each)] == [
+    assert [each for each in owed if timeline.disabled_by(each) is not None] == [
         each for each in owed if any(each <= at for at in disables)
     ]
 

@@ -64,17 +64,21 @@ def test_while_it_was_disabled_nothing_was_due() -> None:
     spans = (rule("11:58:30", "11:59:30", disabled=True), rule("12:01:30", "12:02:30"))
     timeline = timeline_of(spec(*spans), HOUR, at("12:02:30"))
     assert due(timeline, end="12:59") == ["11:59", "12:02"]
-    assert timeline.is_disabled(at("11:59"))
-    assert not timeline.is_disabled(at("12:02"))
+    assert timeline.disabled_by(at("11:59")) is not None
+    assert timeline.disabled_by(at("12:02")) is None
     spans = (rule("11:57:30", "11:58:30"), rule("11:58:30", "11:59:30", disabled=True))
     written = timeline_of(spec(*spans), HOUR, at("11:58:45"))
-    assert [written.is_disabled(at(each)) for each in ("11:58", "11:58:40", "11:59")] == [False, True, False]
+    assert [written.disabled_by(at(each)) is not None for each in ("11:58", "11:58:40", "11:59")] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_disabled_schedule_has_the_past_alone_and_none_of_it_fires() -> None:
     timeline = timeline_of(spec(rule("11:58:30", "12:00"), enabled=False), HOUR, at("12:02:30"))
     assert due(timeline) == ["11:59", "12:00"]
-    assert timeline.is_disabled(at("12:00"))
+    assert timeline.disabled_by(at("12:00")) is not None
     with pytest.raises(NoDueTime):
         timeline.next_after(at("12:00"))
 
