@@ -26,6 +26,7 @@ from tests.apiserver.operator.scenery import (
     see,
     whole_minute,
 )
+from tests.webhooks import away
 from tools.controlplane import Cluster
 
 _WEBHOOK: Final = "validatingwebhookconfiguration"
@@ -187,19 +188,9 @@ def without_webhook(namespace: str) -> dict[str, object]:
         "operations": ["CREATE"],
         "resources": ["leases"],
     }
-    webhook = {
-        "name": "away.astrabox.test",
-        "clientConfig": {"url": "https://127.0.0.1:1/away"},
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 1,
-        "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-    }
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": f"away-{namespace}"},
-        "webhooks": [webhook],
+        "webhooks": [away("away.astrabox.test", namespace, rule)],
     }

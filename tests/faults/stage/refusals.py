@@ -15,6 +15,7 @@ import aiohttp
 
 from tests.faults.stage.admin import SCHEDULER_API, Admin
 from tests.faults.stage.identities import Identities
+from tests.webhooks import away
 
 _FLOW = "/apis/flowcontrol.apiserver.k8s.io/v1"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -168,19 +169,8 @@ async def internal_errors(
         "resources": resources,
         "scope": "Namespaced",
     }
-    webhook = {
-        "name": name,
-        "clientConfig": {"url": "https://127.0.0.1:1/away"},
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 1,
-        "rules": [rule],
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "matchConditions": [
-            {"name": "these", "expression": f"request.userInfo.username in {identities.users(names)!r}"}
-        ],
-    }
+    these = {"name": "these", "expression": f"request.userInfo.username in {identities.users(names)!r}"}
+    webhook = away(name, namespace, rule) | {"matchConditions": [these]}
     path = f"{SCHEDULER_API}/namespaces/{namespace}/runinvocations?dryRun=All"
     question = Question("POST", path, identities.token(names[0]), _PROBE)
     try:
