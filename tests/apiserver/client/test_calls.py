@@ -45,6 +45,11 @@ def run(name: str, payload: str = "{}", assignee: str | None = None) -> RunInvoc
     return RunInvocation(metadata=ObjectMeta(name=name, labels=labels), spec=spec)
 
 
+def open_sockets() -> int:
+    descriptors = Path("/proc/self/fd").iterdir()
+    return sum(each.is_symlink() and str(each.readlink()).startswith("socket:") for each in descriptors)
+
+
 async def test_a_schedule_from_create_to_delete(api: SchedulerApi) -> None:
     created = await api.schedules.create(schedule(payload='{"a": 1.0}'))
     read = await api.schedules.get("d")
@@ -173,6 +178,18 @@ async def test_a_watch_ends_when_it_was_told_to_and_a_silent_one_is_unreachable(
     with pytest.raises(Unreachable):
         async for _ in api.runs.watch(assigned_to("p"), version, idle_timeout=0.3):
             pass
+
+
+async def test_a_watch_that_ends_waits_for_no_goodbye_of_its_peer(api: SchedulerApi) -> None:
+    version = (await api.runs.list_assigned("p")).resource_version
+    await api.runs.create(run("seen", assignee="p"))
+    async with aclosing(api.runs.watch(assigned_to("p"), version)) as events:
+        await anext(events)
+        during = open_sockets()
+    # Two turns of the loop are less than any answer takes.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert open_sockets() == during - 1
 
 
 async def test_a_watch_from_a_forgotten_version_is_gone(api: SchedulerApi) -> None:
