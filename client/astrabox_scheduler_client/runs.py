@@ -56,6 +56,10 @@ class Runs:
         query |= {"fieldSelector": _UNFINISHED} if unfinished else {}
         return await self._resource.list_all(query, _PAGE_WITH_PAYLOADS)
 
+    async def list_metadata(self) -> list[ObjectMeta]:
+        """Metadata of every run."""
+        return [item.metadata for item in (await self._resource.list_metadata()).items]
+
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
         """Metadata of every run whose phase may still change."""
         found = await self._resource.list_metadata({"fieldSelector": _UNFINISHED})

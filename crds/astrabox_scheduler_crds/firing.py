@@ -141,17 +141,22 @@ class Missed:
     last: datetime
 
 
-def missed_before(due_times: DueTimes, after: datetime, horizon: datetime) -> Missed | None:
-    """The due times in (after, horizon]; work is bounded however long the gap was."""
+def missed_before(
+    due_times: DueTimes, after: datetime, horizon: datetime, fired: frozenset[datetime] = frozenset()
+) -> Missed | None:
+    """The due times in (after, horizon] but those that have `fired`; work is bounded however long the gap."""
     if horizon <= after:
         return None
-    counted = list(islice(due_times.between(after, horizon), MAX_COUNTED_SKIPS))
+    left = (due for due in due_times.between(after, horizon) if due not in fired)
+    counted = list(islice(left, MAX_COUNTED_SKIPS))
     if not counted:
         return None
-    many = len(counted) == MAX_COUNTED_SKIPS
-    return Missed(
-        len(counted), counted[0], latest_due(due_times, counted[-1], horizon) if many else counted[-1]
-    )
+    last = counted[-1]
+    if len(counted) == MAX_COUNTED_SKIPS:
+        last = latest_due(due_times, last, horizon)
+        while last in fired:
+            last = latest_due(due_times, counted[-1], last - timedelta(minutes=1))
+    return Missed(len(counted), counted[0], last)
 
 
 def owed_after_all(

@@ -26,6 +26,7 @@ from astrabox_scheduler_operator.firing_loop import FiringLoop
 from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS, HealthServer, stale
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.missed import TURN_SECONDS, MissedCount
 from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
 from astrabox_scheduler_operator.preflight import Preflight, remedy
 from astrabox_scheduler_operator.repeat import repeat
@@ -35,6 +36,7 @@ from astrabox_scheduler_operator.run_creator import RunCreator
 from astrabox_scheduler_operator.schedule_status import state_of
 from astrabox_scheduler_operator.settings import PREFIX, Settings
 from astrabox_scheduler_operator.share import Share
+from astrabox_scheduler_operator.skips import Skips
 from astrabox_scheduler_operator.status_writer import StatusWriter
 from astrabox_scheduler_operator.sweep import Sweep
 from astrabox_scheduler_operator.watch import Change, ScheduleWatch
@@ -133,11 +135,14 @@ class Operator:
             metrics=self.metrics,
             concurrency=self._settings.create_concurrency,
         )
+        skips = Skips(self.index, self.attendance, self.metrics)
         return FiringLoop(
             index=self.index,
             queue=self.queue,
             attendance=self.attendance,
             burst=burst,
+            skips=skips,
+            missed=MissedCount(api.runs, skips, clock, self._settings.history_limit),
             clock=clock,
             metrics=self.metrics,
             window=window,
@@ -243,6 +248,11 @@ class Operator:
             "status writer": self.status.run(self.index),
             "reporter": self.reporter.run(),
             "sweep": repeat("the sweep of schedules", lambda: self.sweep.sweep(now()), self.sweep.pause),
+            "count of what was missed": repeat(
+                "the count of what was missed",
+                lambda: self.firing.missed.turn(self.firing.idle),
+                lambda: TURN_SECONDS,
+            ),
             "orphans": repeat(
                 "the care for orphans", lambda: self._orphans.settle(now()), lambda: ORPHAN_SECONDS
             ),

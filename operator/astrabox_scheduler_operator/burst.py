@@ -222,7 +222,7 @@ class Burst:
             self._metrics.skipped.labels(SkipReason.NAME_TAKEN.value).inc()
             _LOG.error("a due time was skipped: its name is taken", extra=self._fields(entry, due, now))
         else:
-            entry.settle_fired(due, name)
+            entry.settle_fired(due)
             result.fired += 1
             if created is Created.CREATED:
                 self._metrics.fired.inc()

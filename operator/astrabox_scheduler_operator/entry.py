@@ -17,6 +17,7 @@ from astrabox_scheduler_crds.firing import (
     owed_after_all,
 )
 from astrabox_scheduler_crds.metadata import ObjectMeta, condition_of
+from astrabox_scheduler_crds.names import scheduled_run_name
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.schedule import ScheduleStatus, Skipped
 from astrabox_scheduler_crds.timeline import Timeline
@@ -184,10 +185,14 @@ class Entry:
         """When the rule of `due` was disabled, at the latest; None if it was not."""
         return self.timeline.disabled_by(due) if self.timeline is not None else None
 
-    def settle_fired(self, due: datetime, run: str) -> None:
-        """`due` has its run."""
+    def learn_fired(self, due: datetime) -> None:
+        """`due`, settled already, turns out to have its run: it says nothing of what fails since."""
         if self.last_due is None or due > self.last_due:
-            self.last_due, self.last_run = due, run
+            self.last_due, self.last_run = due, scheduled_run_name(self.name, due)
+
+    def settle_fired(self, due: datetime) -> None:
+        """`due` has its run."""
+        self.learn_fired(due)
         self.trouble, self.failures, self.troubled = None, 0, False
         self._settle(due)
 

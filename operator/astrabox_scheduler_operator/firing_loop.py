@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,10 +12,8 @@ from astrabox_scheduler_crds.assignment import owner
 from astrabox_scheduler_crds.firing import (
     FUTURE_TOLERANCE,
     Decision,
-    DueTimes,
     SkipReason,
     decide,
-    missed_before,
 )
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
 from astrabox_scheduler_crds.presence import Presence
@@ -27,33 +24,27 @@ from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.entry import Entry, Gap
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.missed import MissedCount
 from astrabox_scheduler_operator.overtaken import Overtaken
+from astrabox_scheduler_operator.skips import Skips
 
 CHUNK: Final = 2000
 SWEEP_EVERY: Final = timedelta(seconds=5)
 RECHECK_PRESENCE: Final = timedelta(seconds=1)
 RECHECK_OTHERS: Final = timedelta(seconds=LEASE_DURATION_SECONDS / 3)
 MAX_WAIT_SECONDS: Final = 5.0
-COUNTING_SECONDS: Final = 0.05
-"""In one step, and up to one walk more: what comes due meanwhile is late by that."""
-COUNTING_PAUSE_SECONDS: Final = 0.06
-"""Between two steps that only count: a third of the time is for all else that this process does."""
 _TICK = timedelta(microseconds=1)
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step did. `more`: something is still to be done at the same `now`, step again.
-
-    `counting`: that is only the counting of what was missed, which has time.
-    """
+    """What one step did. `more`: something is still due at the same `now`, step again."""
 
     fired: int = 0
     failed: int = 0
     skipped: int = 0
     more: bool = False
-    counting: bool = False
     next_wake: datetime | None = None
 
 
@@ -67,22 +58,11 @@ class _Plan:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Uncounted:
-    """Due times in (after, horizon] that a schedule missed."""
-
-    name: str
-    uid: str | None
-    due_times: DueTimes
-    after: datetime
-    horizon: datetime
-
-
 class FiringLoop:
     """Decides and fires for all schedules in the index that are this operator's share.
 
     `tell_gap` is called once per schedule and gap, when the outage is over. `idle` is set while
-    no burst is in progress; counting what was missed is none.
+    no burst is in progress.
     """
 
     def __init__(
@@ -92,6 +72,8 @@ class FiringLoop:
         queue: DueQueue,
         attendance: Attendance,
         burst: Burst,
+        skips: Skips,
+        missed: MissedCount,
         clock: ServerClock,
         metrics: Metrics,
         window: timedelta,
@@ -101,15 +83,16 @@ class FiringLoop:
         self._queue = queue
         self._attendance = attendance
         self._burst = burst
+        self._skips = skips
         self._clock = clock
         self._metrics = metrics
         self._window = window
         self._tell_gap = tell_gap
         self._swept: datetime | None = None
-        self._uncounted: deque[_Uncounted] = deque()
         self._unanswered: set[str] = set()
         self._wake = asyncio.Event()
         self._stopping = False
+        self.missed = missed
         self.idle = asyncio.Event()
         self.idle.set()
         self.completed = clock.monotonic()
@@ -145,9 +128,7 @@ class FiringLoop:
             beat()
             self._wake.clear()
             result = await self.step(self._clock.now())
-            # A step that only counts waits for nothing: Leases, probes and signals need their turn too.
-            pause = self._pause(result.next_wake)
-            await asyncio.sleep(min(COUNTING_PAUSE_SECONDS, pause) if result.counting else 0.0)
+            await asyncio.sleep(0)  # Leases, probes and signals need their turn between two steps
             if result.more or self._stopping:
                 continue
             try:
@@ -182,14 +163,12 @@ class FiringLoop:
         fired, failed = await self._fire(plan.fire, now) if plan.fire else (0, 0)
         if plan.overtaken:
             await self._settle_overtaken(now, plan)
-        skipped = plan.skipped + self._count_missed(now)
         self.completed = self._clock.monotonic()
         earliest = self._queue.earliest()
         due = earliest is not None and earliest <= now
         if not due:
             self.idle.set()
-        counting = bool(self._uncounted) and not due
-        return StepResult(fired, failed, skipped, more=due or counting, counting=counting, next_wake=earliest)
+        return StepResult(fired, failed, plan.skipped, more=due, next_wake=earliest)
 
     def _pause(self, next_wake: datetime | None) -> float:
         if next_wake is None:
@@ -271,7 +250,7 @@ class FiringLoop:
             if decision is Decision.SKIP_MISSED:
                 self._pass_missed(entry, now)
             elif final:
-                self._skip(entry, (due, due, 1), SkipReason.NO_PROVIDER, now)
+                self._skips.one(entry, due, SkipReason.NO_PROVIDER, now)
                 plan.skipped += 1
             else:
                 plan.unattended.append(entry)
@@ -294,63 +273,18 @@ class FiringLoop:
 
     async def _settle_overtaken(self, now: datetime, plan: _Plan) -> None:
         def skip(candidate: Candidate) -> None:
-            self._skip(candidate.entry, (candidate.due, candidate.due, 1), SkipReason.DISABLED, now)
+            self._skips.one(candidate.entry, candidate.due, SkipReason.DISABLED, now)
             plan.skipped += 1
 
         await Overtaken(self._index, self._burst.creator, self._clock, skip).settle(plan.overtaken, now)
 
     def _pass_missed(self, entry: Entry, now: datetime) -> None:
-        """Go on behind what is beyond catching up; it is counted when nothing is to be fired."""
-        assert entry.timeline is not None
+        """Go on behind what is beyond catching up; it is counted later."""
         horizon = now - self._window - _TICK
         if lapsed := [due for due in entry.owed if due <= horizon]:
-            self._skip(entry, (lapsed[0], lapsed[-1], len(lapsed)), SkipReason.MISSED, now)
-        self._uncounted.append(
-            _Uncounted(entry.name, entry.metadata.uid, entry.timeline, entry.cursor, horizon)
-        )
+            self._skips.span(entry, (lapsed[0], lapsed[-1], len(lapsed)), SkipReason.MISSED, now)
+        self.missed.put(entry, horizon)
         entry.pass_to(horizon)
-
-    def _count_missed(self, now: datetime) -> int:
-        """Count for a moment: the walk over a day of minutes takes 60 ms for each schedule."""
-        end, counted = self._clock.monotonic() + COUNTING_SECONDS, 0
-        while self._uncounted:
-            span = self._uncounted.popleft()
-            entry = self._index.get(span.name)
-            if entry is None or entry.metadata.uid != span.uid:
-                continue
-            missed = missed_before(span.due_times, _counted_to(entry, span.after), span.horizon)
-            if missed is not None:
-                self._skip(entry, (missed.first, missed.last, missed.count), SkipReason.MISSED, now)
-                counted += missed.count
-            if self._clock.monotonic() >= end:
-                break
-        return counted
-
-    def _skip(
-        self,
-        entry: Entry,
-        span: tuple[datetime, datetime, int],
-        reason: SkipReason,
-        now: datetime,
-    ) -> None:
-        first, last, count = span
-        begins = entry.settle_skipped(first, last, count, reason)
-        self._metrics.skipped.labels(reason.value).inc(count)
-        _LOG.log(
-            logging.WARNING if begins else logging.INFO,  # its Event is written when the gap is over
-            "skipped",
-            extra={
-                "schedule": entry.name,
-                "generation": entry.metadata.generation,
-                "due": last.isoformat(),
-                "first": first.isoformat(),
-                "count": count,
-                "reason": reason.value,
-                "now": now.isoformat(),
-                "identity": self._attendance.identity,
-            },
-        )
-        self._index.touch(entry.name)
 
     async def _fire(self, candidates: list[Candidate], now: datetime) -> tuple[int, int]:
         self.idle.clear()
@@ -373,14 +307,3 @@ class FiringLoop:
     def _got_on(self) -> None:
         self._unanswered.clear()
         self.answered = self._clock.monotonic()
-
-
-def _counted_to(entry: Entry, after: datetime) -> datetime:
-    """How far another operator has counted what was missed after that.
-
-    Two that have just started both pass all of it, until they see each other.
-    """
-    told = entry.stored.skipped
-    if told is None or told.reason != SkipReason.MISSED or told.last_due_time is None:
-        return after
-    return max(after, told.last_due_time)

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError, NotFound
-from astrabox_scheduler_crds.names import scheduled_run_name
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.burst import Candidate
 from astrabox_scheduler_operator.index import ScheduleIndex
@@ -66,7 +65,7 @@ class Overtaken:
         if not self._is_current(candidate) or entry.next_due != due:
             return  # the watch brought a change meanwhile, which has queued it anew
         if fired:
-            entry.settle_fired(due, scheduled_run_name(entry.name, due))
+            entry.settle_fired(due)
             self._index.touch(entry.name)
         else:
             self._skip(candidate)

@@ -54,6 +54,18 @@ FIRING: Final = (
         tests=(f"{_UNIT}/test_firing_errors.py::test_a_name_of_another_deployment_is_no_success",),
     ),
     Mutation(
+        name="runs-of-the-missed",
+        taken_out="a look at the runs before due times are told as missed: those that have theirs are, too",
+        edits=(
+            (
+                f"{OPERATOR}/missed.py",
+                "fired = _due_times(names, entry.name, after, span.horizon)",
+                "fired: list[datetime] = []",
+            ),
+        ),
+        tests=(f"{_UNIT}/test_missed_told.py::test_what_has_its_run_was_not_missed",),
+    ),
+    Mutation(
         name="one-by-one",
         taken_out="a confirmation for each of a few that are due together: one read of all of them, or none",
         edits=((f"{OPERATOR}/confirm_choice.py", "if len(names) <= ONE_BY_ONE:", "if not names:"),),

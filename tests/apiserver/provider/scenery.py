@@ -17,6 +17,7 @@ from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import deployment_key, scheduled_run_name
 from astrabox_scheduler_crds.presence import Presence, PresenceObserver
+from astrabox_scheduler_crds.retention import DEFAULT_KEEP
 from astrabox_scheduler_crds.run import Origin, RunSpec
 from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_crds.server_clock import ServerClock
@@ -28,7 +29,9 @@ from astrabox_scheduler_operator.due_queue import DueQueue
 from astrabox_scheduler_operator.firing_loop import FiringLoop
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.missed import MissedCount
 from astrabox_scheduler_operator.run_creator import RunCreator
+from astrabox_scheduler_operator.skips import Skips
 from tests.apiserver.provider.door import Door
 
 QUICK = Timing(
@@ -189,11 +192,14 @@ class Place:
             metrics=metrics,
             concurrency=20,
         )
+        skips = Skips(index, attends, metrics)
         loop = FiringLoop(
             index=index,
             queue=queue,
             attendance=attends,
             burst=burst,
+            skips=skips,
+            missed=MissedCount(self.api.runs, skips, self.clock, DEFAULT_KEEP),
             clock=self.clock,
             metrics=metrics,
             window=CATCH_UP_WINDOW,

@@ -229,9 +229,10 @@ def test_the_last_due_time_never_goes_back(world: World) -> None:
     operator.see()
     entry = operator.index.get("a")
     assert entry is not None
-    entry.settle_fired(at("12:03"), "later")
-    entry.settle_fired(at("12:02"), "earlier")
-    assert (entry.last_due, entry.last_run, entry.next_due) == (at("12:03"), "later", at("12:04"))
+    entry.settle_fired(at("12:03"))
+    entry.settle_fired(at("12:02"))
+    assert (entry.last_due, entry.next_due) == (at("12:03"), at("12:04"))
+    assert entry.last_run == "a-20260601t1203z"
 
 
 async def test_a_disable_settles_what_had_not_fired_and_says_so(world: World) -> None:

@@ -36,53 +36,62 @@ async def test_a_gap_of_years_costs_bounded_work(world: World) -> None:
     assert entry.next_due == at("12:01")
 
 
-async def test_counting_what_was_missed_holds_up_no_due_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """FI-01: a long outage of many schedules: what can fire fires first, the counting is cut in pieces."""
-    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
+async def test_counting_what_was_missed_holds_up_no_due_time(world: World) -> None:
+    """FI-01: a long outage of many schedules: the firing loop counts nothing itself."""
     operator = world.operator()
     for number in range(5):
         world.schedules.put(f"old{number}", created=START - timedelta(days=1500))
     world.schedules.put("y", cron="0 12 * * *", created=START - timedelta(hours=1))
     operator.see()
-    first = await operator.firing.step(START)
+    result = await operator.firing.drain(START)
     assert world.due_names("y") == ["12:00"]
-    assert (first.skipped, first.more) == (1000, True)
-    rest = await operator.firing.drain(START)
-    assert rest.skipped == 4000
     assert world.due_names("old4") == [f"11:{minute}" for minute in range(51, 60)] + ["12:00"]
+    assert (result.skipped, world.runs.lists) == (0, 0)
+    assert await operator.count() == 5000
+    assert await operator.count() == 0
 
 
 async def test_counting_what_was_missed_leaves_the_others_their_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FI-01: the Leases are read, probes answered and statuses written while thousands are being counted."""
-    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
+    monkeypatch.setattr("astrabox_scheduler_operator.missed.COUNTING_SECONDS", 0.0)
     operator = world.operator()
     for number in range(50):
         world.schedules.put(f"old{number}", cron="*/20 * * * *", created=START - timedelta(days=2))
     operator.see()
+    await operator.firing.drain(START)
+    turn = asyncio.create_task(operator.missed.turn(operator.firing.idle))
     counted: list[float] = []
-    idle: list[bool] = []
-
-    async def tick() -> None:
-        while len(counted) < 200:
-            counted.append(operator.sample("skipped_total", reason="OutsideCatchUpWindow"))
-            idle.append(operator.firing.idle.is_set())
-            await asyncio.sleep(0)
-        operator.firing.stop()
-
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(operator.firing.run())
-        group.create_task(tick())
+    while len(counted) < 200:
+        counted.append(operator.sample("skipped_total", reason="OutsideCatchUpWindow"))
+        await asyncio.sleep(0)
+    turn.cancel()
     assert 0 < counted[-1] < 25 * 143, "one at a time, and pauses between them"
-    assert idle[-1], "statuses, Events and retention do not wait for it"
 
 
-async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_counted_during_a_burst(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FI-01: what is due fires first, also what comes due between two that are counted."""
+    monkeypatch.setattr("astrabox_scheduler_operator.missed.COUNTING_SECONDS", 0.0)
+    monkeypatch.setattr("astrabox_scheduler_operator.missed.COUNTING_PAUSE_SECONDS", 0.0)
+    operator = world.operator()
+    for name in ("a", "b"):
+        world.schedules.put(name, created=START - timedelta(hours=1))
+    operator.see()
+    await operator.firing.drain(START)
+    operator.firing.idle.clear()
+    turn = asyncio.create_task(operator.missed.turn(operator.firing.idle))
+    for expected in (0, 50, 100):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert operator.sample("skipped_total", reason="OutsideCatchUpWindow") == expected
+        operator.firing.idle.set()
+        await asyncio.sleep(0)
+        operator.firing.idle.clear()
+    await asyncio.wait_for(turn, 1)
+
+
+async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(world: World) -> None:
     """FI-01: two that start at once both take the share of both, until they see each other."""
     world.schedules.put("a", created=START - timedelta(hours=1))
     world.schedules.put("b", created=START - timedelta(hours=1))
@@ -92,11 +101,10 @@ async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
     world.operators = {"op-1"}
     await first.at(START)
     world.operators = {"op-2"}
-    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
-    await second.firing.step(START)
+    await second.firing.drain(START)
     await first.write_status()
     second.see()
-    await second.firing.drain(START)
+    assert await second.count() == 0
     counts = {entry.name: entry.skipped.count for entry in second.index if entry.skipped is not None}
     assert counts == {deployment_key("a"): 50, deployment_key("b"): 50}
 
@@ -117,18 +125,15 @@ async def test_a_gap_that_two_operators_have_found_is_one(world: World) -> None:
     assert said == [["OutsideCatchUpWindow/2026-06-01T11:01:00Z/2026-06-01T11:50:00Z"]] * 2
 
 
-async def test_what_was_missed_is_counted_beside_a_later_skip(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_missed_is_counted_beside_a_later_skip(world: World) -> None:
     """FI-01: operators and AstraBox were away: counting takes a while, other skips come first."""
-    monkeypatch.setattr("astrabox_scheduler_operator.firing_loop.COUNTING_SECONDS", 0.0)
     operator = world.operator()
     for name in ("a", "b", "c"):
         world.schedules.put(name, created=START - timedelta(hours=1))
     operator.see()
     world.leases.clear()
     world.live.clear()
-    result = await operator.firing.drain(START)
+    result = await operator.at(START)
     assert result.skipped == 3 * (50 + 10)
     for entry in operator.index:
         assert entry.skipped is not None

@@ -274,7 +274,7 @@ async def test_a_beginning_that_another_replica_wrote_moves_the_present_rule_alo
     operator.index.upsert(stored.changed(status=status), world.now)
     entry = held(operator, "a")
     assert entry.next_due == at(after)
-    entry.settle_fired(at(after), "run")
+    entry.settle_fired(at(after))
     assert entry.next_due == at("12:04" if owing else "12:05")
 
 

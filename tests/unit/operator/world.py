@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Literal
 
 from astrabox_scheduler_client.confirm import Confirmed
-from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
 from astrabox_scheduler_client.schedules import Version
 from astrabox_scheduler_crds import labels
 from astrabox_scheduler_crds.firing import CATCH_UP_WINDOW
@@ -18,7 +17,8 @@ from astrabox_scheduler_crds.lease import Lease, LeaseSpec
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.names import deployment_key
 from astrabox_scheduler_crds.presence import Presence
-from astrabox_scheduler_crds.run import FINISHED, Phase, RunInvocation
+from astrabox_scheduler_crds.retention import DEFAULT_KEEP
+from astrabox_scheduler_crds.run import Phase, RunInvocation
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec, ScheduleStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.burst import Burst
@@ -27,9 +27,12 @@ from astrabox_scheduler_operator.entry import Entry, Gap
 from astrabox_scheduler_operator.firing_loop import FiringLoop, StepResult
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
+from astrabox_scheduler_operator.missed import MissedCount
 from astrabox_scheduler_operator.reporter import Reporter
 from astrabox_scheduler_operator.run_creator import RunCreator
+from astrabox_scheduler_operator.skips import Skips
 from astrabox_scheduler_operator.status_writer import StatusWriter
+from tests.unit.operator.run_store import Runs, merged_with
 
 START = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
 MARKER = "the-payload-marker"
@@ -38,15 +41,6 @@ MARKER = "the-payload-marker"
 def at(text: str) -> datetime:
     """2026-06-01 at HH:MM or HH:MM:SS, in UTC."""
     return datetime.fromisoformat(f"2026-06-01T{text}+00:00")
-
-
-def merged_with(stored: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """As the API server merges (RFC 7396)."""
-    result = dict(stored)
-    for key, value in patch.items():
-        inner = isinstance(value, Mapping)
-        result[key] = merged_with(stored.get(key) or {}, value) if inner else value
-    return {key: value for key, value in result.items() if value is not None}
 
 
 class Schedules:
@@ -138,65 +132,6 @@ class Schedules:
     def _raise(self) -> None:
         if self.fail is not None:
             raise self.fail
-
-
-class Runs:
-    def __init__(self) -> None:
-        self.stored: dict[str, RunInvocation] = {}
-        self.creates: list[str] = []
-        self.deleted: list[str] = []
-        self.fail: Callable[[RunInvocation], ApiError | None] = lambda _: None
-        self.conflict_once: set[str] = set()
-        self.versions_seen = count(1)
-
-    async def create(self, run: RunInvocation) -> ObjectMeta:
-        await asyncio.sleep(0)
-        self.creates.append(run.metadata.name)
-        error = self.fail(run)
-        if error is not None:
-            raise error
-        if run.metadata.name in self.stored:
-            raise AlreadyExists("there", status=409, reason="AlreadyExists")
-        return self.put(run).metadata
-
-    def put(self, run: RunInvocation) -> RunInvocation:
-        number = next(self.versions_seen)
-        metadata = run.metadata.changed(uid=run.metadata.uid or f"run-{number}", resource_version=str(number))
-        run = RunInvocation.from_json(run.changed(metadata=metadata).to_json())
-        self.stored[run.metadata.name] = run
-        return run
-
-    async def get(self, name: str) -> RunInvocation:
-        if name not in self.stored:
-            raise NotFound("gone", status=404, reason="NotFound")
-        return self.stored[name]
-
-    async def list_unfinished_metadata(self) -> list[ObjectMeta]:
-        return [run.metadata for run in self.stored.values() if not run.status.finished]
-
-    async def list_finished_metadata(self) -> list[ObjectMeta]:
-        return [run.metadata for run in self.stored.values() if run.status.phase in FINISHED]
-
-    async def patch_status(
-        self, name: str, status: Mapping[str, Any], resource_version: str | None
-    ) -> ObjectMeta:
-        run = await self.get(name)
-        if name in self.conflict_once or resource_version != run.metadata.resource_version:
-            self.conflict_once.discard(name)
-            raise Conflict("changed", status=409, reason="Conflict")
-        merged = merged_with(run.status.to_dict(), status)
-        return self.put(run.changed(status=type(run.status).model_validate(merged))).metadata
-
-    async def delete(self, name: str, uid: str | None = None, resource_version: str | None = None) -> None:
-        run = await self.get(name)
-        if name in self.conflict_once or (uid, resource_version) != (
-            run.metadata.uid,
-            run.metadata.resource_version,
-        ):
-            self.conflict_once.discard(name)
-            raise Conflict("changed", status=409, reason="Conflict")
-        del self.stored[name]
-        self.deleted.append(name)
 
 
 @dataclass
@@ -338,11 +273,15 @@ class Operator:
             metrics=self.metrics,
             concurrency=8,
         )
+        skips = Skips(self.index, self.attendance, self.metrics)
+        self.missed = MissedCount(world.runs, skips, world.clock, DEFAULT_KEEP)
         self.firing = FiringLoop(
             index=self.index,
             queue=self.queue,
             attendance=self.attendance,
             burst=burst,
+            skips=skips,
+            missed=self.missed,
             clock=world.clock,
             metrics=self.metrics,
             window=window,
@@ -376,10 +315,15 @@ class Operator:
                 self.index.upsert(item, self.world.now)
 
     async def at(self, now: datetime) -> StepResult:
-        """Drive the loop at this time until nothing is due."""
+        """Drive the loop at this time until nothing is due, and count what it passed over."""
         self.world.monotonic += max(0.0, (now - self.world.now).total_seconds())
         self.world.now = now
-        return await self.firing.drain(now)
+        result = await self.firing.drain(now)
+        return replace(result, skipped=result.skipped + await self.count())
+
+    async def count(self) -> int:
+        """Count what was missed."""
+        return await self.missed.count(self.firing.idle)
 
     async def minutes(self, first: str, last: str) -> None:
         """Drive the loop one second after each whole minute of a span."""

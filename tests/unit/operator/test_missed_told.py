@@ -1,0 +1,150 @@
+"""What counts as missed: due times that have their run do not, whoever fired them."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from astrabox_scheduler_client.errors import Unreachable
+from astrabox_scheduler_crds.names import scheduled_run_name
+from astrabox_scheduler_crds.run import RunInvocation
+from tests.unit.operator.world import Operator, World, at
+
+AWAY = Unreachable("away", reason="Cut")
+
+
+async def half_an_hour_that_no_status_tells(world: World, *names: str, keep: int = 0) -> Operator:
+    """12:01 to 12:30 fire, and no status gets through; the heir that starts at `now`.
+
+    `keep`: retention leaves so many runs of each.
+    """
+    first = world.operator("op-1")
+    for name in names:
+        world.schedules.put(name)
+    first.see()
+    await first.minutes("12:01", "12:30")
+    for name in names:
+        for fired in world.due_names(name)[: -keep if keep else 0]:
+            del world.runs.stored[scheduled_run_name(name, at(fired))]
+    world.operators.clear()
+    return world.operator("op-2")
+
+
+async def starts(operator: Operator, now: datetime) -> None:
+    operator.world.now = now
+    operator.see()
+    await operator.at(now)
+    await operator.at(now + timedelta(seconds=5))
+    await operator.write_status()
+    await operator.reporter.flush()
+
+
+async def test_what_has_its_run_was_not_missed(world: World) -> None:
+    """OB-05: statuses were refused for longer than the window; nobody is alarmed for nothing."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    await starts(heir, at("12:30:45"))
+    status = world.schedules.stored["a"].status
+    assert (status.skipped, status.last_run) == (None, "a-20260601t1230z")
+    assert heir.events.written == []
+    assert heir.sample("skipped_total", reason="OutsideCatchUpWindow") == 0
+    assert world.due_names("a") == [f"12:{minute:02}" for minute in range(1, 31)]
+
+
+async def test_only_what_has_no_run_was_missed(world: World) -> None:
+    """OB-05: the lone operator was killed after 12:30, and its heir comes an hour later."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    await starts(heir, at("13:30:30"))
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (50, at("13:20"))
+    assert heir.sample("skipped_total", reason="OutsideCatchUpWindow") == 50
+    ((_, reason, note),) = heir.events.written
+    assert reason == "DueTimesSkipped"
+    assert note.startswith("50 due times"), note
+    assert "12:31" in note
+    assert "13:20" in note
+
+
+async def test_the_latest_run_that_is_found_is_told_when_nothing_fires(world: World) -> None:
+    """OB-05: its last run is shown, not the one before the statuses were refused."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    world.leases.clear()
+    world.live.clear()
+    await starts(heir, at("13:30:30"))
+    status = world.schedules.stored["a"].status
+    assert (status.last_due_time, status.last_run) == (at("12:30"), "a-20260601t1230z")
+
+
+async def test_what_retention_took_was_not_missed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many runs are there as are kept, so earlier ones may have been there."""
+    monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 5)
+    heir = await half_an_hour_that_no_status_tells(world, "a", keep=5)
+    await starts(heir, at("12:45:30"))
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (5, at("12:35"))
+
+
+async def test_what_is_missing_between_runs_was_missed(world: World) -> None:
+    """OB-05: fewer runs are there than are kept, so nothing was taken."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    for fired in ("12:03", "12:07"):
+        del world.runs.stored[scheduled_run_name("a", at(fired))]
+    await starts(heir, at("12:40:30"))
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (2, at("12:07"))
+
+
+async def test_of_many_schedules_all_runs_are_listed_once(world: World) -> None:
+    names = [f"s{number}" for number in range(21)]
+    heir = await half_an_hour_that_no_status_tells(world, *names)
+    world.runs.lists = 0
+    await starts(heir, at("12:50:30"))
+    assert world.runs.lists == 1
+    skipped = [item.status.skipped for item in world.schedules.stored.values()]
+    assert {each.count for each in skipped if each is not None} == {10}
+
+
+async def test_runs_that_cannot_be_listed_are_waited_for(world: World) -> None:
+    """OB-05: nothing is told for which there is no proof, and nothing is forgotten."""
+    heir = await half_an_hour_that_no_status_tells(world, "a", "b")
+    world.now = at("12:50:30")
+    heir.see()
+    world.runs.unlisted = AWAY
+    for _ in range(3):
+        await heir.firing.drain(world.now)
+        with pytest.raises(Unreachable):
+            await heir.count()
+        world.now += timedelta(minutes=15)
+    assert heir.sample("skipped_total", reason="OutsideCatchUpWindow") == 0
+    world.runs.unlisted = None
+    await heir.firing.drain(world.now)
+    assert await heir.count() == sum(len(missing(world, name)) for name in ("a", "b"))
+
+
+async def test_what_is_passed_over_again_and_again_waits_as_one(world: World) -> None:
+    """A create that is refused for good passes one due time a minute; memory does not grow by it."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+
+    def refused(_: RunInvocation) -> Unreachable:
+        return AWAY
+
+    world.runs.fail, world.runs.unlisted = refused, AWAY
+    world.now = at("12:50:30")
+    heir.see()
+    for _ in range(30):
+        await heir.firing.drain(world.now)
+        with pytest.raises(Unreachable):
+            await heir.count()
+        world.now += timedelta(minutes=1)
+    assert [len(spans) for spans in heir.missed._spans.values()] == [1]
+
+
+def missing(world: World, name: str) -> list[str]:
+    """The due times after 12:00 older than the window that have no run."""
+    there, due, found = set(world.due_names(name)), at("12:01"), []
+    while world.now - due > timedelta(minutes=10):
+        if f"{due:%H:%M}" not in there:
+            found.append(f"{due:%H:%M}")
+        due += timedelta(minutes=1)
+    return found
