@@ -125,7 +125,8 @@ class Dispatcher:
 
     def take_name(self, meta: ObjectMeta, term: Term) -> None:
         """Take in a run of which only the metadata is known."""
-        self._add(Entry(meta.name, term.assignee, term.lapses, meta.resource_version))
+        ready = self._monotonic_of(None)
+        self._add(Entry(meta.name, term.assignee, term.lapses, meta.resource_version, ready))
 
     def _add(self, entry: Entry) -> None:
         self._waiting.add(entry)
@@ -262,8 +263,9 @@ class Dispatcher:
             self._add(replace(entry, version=version, ready=ready, run=run, progress=progress_of(run)))
 
     def _monotonic_of(self, instant: datetime | None) -> float:
+        """None is now, not ever: what comes in later would else always stand before what is tried again."""
         if instant is None:
-            return 0.0
+            return self._clock.monotonic()
         return self._clock.monotonic() + (instant - self._clock.now()).total_seconds()
 
     async def _end_services(self) -> None:

@@ -56,10 +56,16 @@ class Waiting:
         return self._entries.keys()
 
     def add(self, entry: Entry) -> None:
-        """Put in an entry, in place of one with the same name unless that one has come further."""
-        old = self._entries.get(entry.name)
-        if old is not None and old[1].lapses == entry.lapses and old[1].progress > entry.progress:
-            return
+        """Put in an entry, in place of one with the same name unless that one has come further.
+
+        One that has come as far keeps its turn: somebody's label sends no run to the back.
+        """
+        _, old = self._entries.get(entry.name, (0, None))
+        if old is not None and old.lapses == entry.lapses:
+            if old.progress > entry.progress:
+                return
+            if old.progress == entry.progress:
+                entry = replace(entry, ready=min(old.ready, entry.ready))
         self.discard(entry.name)
         entry = self._slim(entry)
         number = next(self._order)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -66,6 +67,19 @@ def test_echo_of_the_past_changes_nothing() -> None:
     assert waiting.next_ready() == 9.0
     waiting.add(entry("r", 0.0, run(phase=Phase.RUNNING, attempts=2)))
     assert waiting.next_ready() == 0.0
+
+
+def test_a_change_that_brings_a_run_no_further_costs_it_no_turn() -> None:
+    """As of somebody's label: with the same state it stays where it is among those that wait."""
+    waiting = Waiting()
+    waiting.add(entry("a", 1.0, run("a")))
+    waiting.add(entry("b", 2.0, run("b")))
+    waiting.add(replace(entry("a", 3.0, run("a")), version="2"))
+    first = waiting.pop_ready(4.0)
+    assert first is not None
+    assert (first.name, first.version) == ("a", "2")
+    waiting.add(replace(entry("b", 3.0, run("b")), lapses=1))
+    assert waiting.next_ready() == 3.0, "another term of ours, and the run was taken in anew"
 
 
 def test_ten_thousand_waiting_runs_keep_no_payloads() -> None:
