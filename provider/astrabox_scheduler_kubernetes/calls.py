@@ -1,14 +1,19 @@
 """The two calls of AstraBox for one run: what they get, how long they may take, what counts as an answer."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from astrabox_scheduler_crds.metadata import bounded
 from astrabox_scheduler_crds.payload import decode_payload
 from astrabox_scheduler_crds.run import RunInvocation as StoredRun
 from astrabox_scheduler_kubernetes.seam import AdmittedTurn, RunHandler, RunInvocation, RunPermanentError
 
+_LOG = logging.getLogger("astrabox_scheduler_kubernetes")
+GRACE_SECONDS: Final = 10.0
+"""How long a call that is cancelled may clear up before it is left behind."""
 MAX_ID_LENGTH = 1024
 """Of the ids that AstraBox answers, in characters; as in the resource's schema."""
 _T = TypeVar("_T")
@@ -42,23 +47,28 @@ def invocation(run: StoredRun) -> RunInvocation:
 
 
 class Calls:
-    """Calls the handler; `timeout` in seconds for each call. Raises CallFailedError for every failure."""
+    """Calls the handler; `timeout` in seconds for each call. Raises CallFailedError for every failure.
 
-    def __init__(self, handler: RunHandler, timeout: float) -> None:
+    A call that is still there `grace` seconds after it was cancelled, because its time is over or by us, is
+    left to end by itself: else its run would stay in hand, and keep its place, until the process ends. The
+    next attempt may begin beside it, since AstraBox knows a run that it is called for again by its id.
+    """
+
+    def __init__(self, handler: RunHandler, timeout: float, grace: float = GRACE_SECONDS) -> None:
         self._handler = handler
         self._timeout = timeout
+        self._grace = grace
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def start_session(self, run: StoredRun) -> str:
         """Start the run's Session; its id."""
-        value = await self._call(
-            "start_session", lambda: self._handler.start_session(invocation(run)), timeout=self._timeout
-        )
+        value = await self._call("start_session", run, lambda: self._handler.start_session(invocation(run)))
         return _id("start_session", "Session id", value)
 
     async def admit_turn(self, run: StoredRun, session_id: str) -> AdmittedTurn:
         """Admit the run's turn to the Session."""
         turn = await self._call(
-            "admit_turn", lambda: self._handler.admit_turn(invocation(run), session_id), timeout=self._timeout
+            "admit_turn", run, lambda: self._handler.admit_turn(invocation(run), session_id)
         )
         if not isinstance(turn, AdmittedTurn):
             raise CallFailedError(
@@ -69,7 +79,7 @@ class Calls:
             _id("admit_turn", "command id", turn.command_id)
         return turn
 
-    async def _call(self, name: str, call: Callable[[], Awaitable[_T]], *, timeout: float) -> _T:  # noqa: ASYNC109
+    async def _call(self, name: str, run: StoredRun, call: Callable[[], Awaitable[_T]]) -> _T:
         async def answer() -> _T:
             return await call()
 
@@ -77,17 +87,49 @@ class Calls:
         assert task is not None
         # In a task of its own: whatever a handler does to the task it runs in, only we cancel this one.
         handler = asyncio.create_task(answer(), name=f"astrabox {name}")
+        with suppress(asyncio.CancelledError):  # which `cancelling` tells
+            await asyncio.wait({handler}, timeout=self._timeout)
+        expired = not handler.done() and not task.cancelling()
+        if not await _ended(handler, self._grace):
+            self._leave(handler, name, run.metadata.name)
         try:
-            async with asyncio.timeout(timeout) as limit:
-                return await handler
-        except BaseException as error:
-            if task.cancelling() or not handler.done():
+            return handler.result()
+        except BaseException as error:  # also of one that is left: it has no result
+            if task.cancelling():
                 # By us, whatever the handler makes of it: the attempt is cut short, and has not failed.
                 raise asyncio.CancelledError from error
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             # Whatever AstraBox raises is a failure of this run, and of no other.
-            raise _failure(name, error, timeout if limit.expired() else None) from error
+            raise _failure(name, error, self._timeout if expired else None) from error
+
+    def _leave(self, handler: asyncio.Task[Any], call: str, run: str) -> None:
+        """Nobody waits for it any more; whatever it answers is forgotten."""
+        _LOG.error(
+            "run %s: %s has not ended %g s after it was cancelled, and is left to end by itself: AstraBox's "
+            "handler keeps its cancellation back. If such calls pile up, restart this AstraBox process",
+            run,
+            call,
+            self._grace,
+        )
+        self._left.add(handler)
+        handler.add_done_callback(self._forget)
+
+    def _forget(self, handler: asyncio.Task[Any]) -> None:
+        self._left.discard(handler)
+        if not handler.cancelled():
+            handler.exception()  # taken, so that asyncio does not tell its text, which can quote a prompt
+
+
+async def _ended(handler: asyncio.Task[Any], seconds: float) -> bool:
+    """Cancel it unless it has ended, and again whenever we are cancelled; False after so many seconds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not handler.done() and (left := end - loop.time()) > 0:
+        handler.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({handler}, timeout=left)
+    return handler.done()
 
 
 def _failure(call: str, error: BaseException, timeout: float | None) -> CallFailedError:
