@@ -90,15 +90,18 @@ class Dispatcher:
         """Begin nothing more, let what is in progress end within `grace` seconds, hand the rest over.
 
         What is still assigned to us meanwhile, by whoever has not seen the mark yet, goes on as it comes.
+        However this ends, no call goes on after it, and nothing is taken in.
         """
         self._keeper.drain()
-        await self._end_services()
         drain = Drain(
             self._in_progress, self._waiting, self._desk, self._keeper.beat, self._undecided.is_open
         )
         try:
+            await self._end_services()
             await drain.run(grace)
         finally:
+            # A stop that is cancelled releases the Lease next, and others begin what is in hand here.
+            drain.cancel()
             await self._end_intake()
 
     def holds(self, name: str) -> bool:

@@ -41,7 +41,6 @@ class Drain:
 
         That is what waits for its time, its place or its turn, and what has come to the end of a call. A run
         of which it is not decided whether it is saved stays until it is: others would start it (G6).
-        However this ends, no call goes on after it.
         """
         beating = asyncio.create_task(self._keep_beating())
         try:
@@ -58,11 +57,13 @@ class Drain:
             if await self._hand_over(left, self._timing.hand_over):
                 _LOG.warning("not all runs could be handed over: others find them by the Lease")
         finally:
-            # A stop that is cancelled releases the Lease next, and others begin what is in hand here.
-            for task in _tasks(self._in_progress):
-                task.cancel()
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """End what is still in progress, also where `run` was cut short or has not been reached."""
+        for task in _tasks(self._in_progress):
+            task.cancel()
 
     async def _while_in_progress(self, grace: float) -> Sequence[Attempt]:
         """What waited and could not be handed over so far: the API server is slow, or they are many."""
