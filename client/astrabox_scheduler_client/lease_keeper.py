@@ -31,6 +31,10 @@ _MAX_NAMES: Final = 20
 _LOG = logging.getLogger(__name__)
 
 
+class _StoppingError(Exception):
+    """The release has begun, and does not wait for the next call of a renewal."""
+
+
 class _Life:
     """The thread of one Lease, from its start to its end."""
 
@@ -76,8 +80,12 @@ class LeaseKeeper:
         self._namespace = namespace
         self._role: Role = role
         self._period = period
-        # Of one renewal, in seconds: so that a second try still comes before the Lease runs out.
+        # Of one call, in seconds: so that after one without an answer a second still comes in time.
         self._limit = max(0.8 * period, 0.4 * (duration - period))
+        # Of a renewal: three calls where the version has changed. Cut short in the last one, it might be
+        # stored each time and never answered: live for others, and not held here. With the pause before the
+        # next one it stays below the duration, or this process would be taken for one that stood still.
+        self._limit_of_all = min(3 * self._limit, duration - min(period, _RETRY_SECONDS))
         self._dead_after = loop_dead_after
         self._clock = clock or ServerClock()
         self._jitter = jitter_of(identity)
@@ -200,7 +208,8 @@ class LeaseKeeper:
             leases = Leases(transport, self._namespace or connection.namespace)
             # Any answer tells the API server's time, and the first Lease is written in it.
             await _get(leases, self.name)
-            await self._renew(leases)
+            with suppress(_StoppingError):
+                await self._renew(leases)
             life.started.set_result(None)
             while not self._stopping.is_set():
                 await _wait(wake, self._pause())
@@ -228,6 +237,8 @@ class LeaseKeeper:
     async def _try_to_renew(self, leases: Leases) -> None:
         try:
             await self._renew(leases)
+        except _StoppingError:
+            return
         except Exception as error:  # noqa: BLE001 - logged: this thread is the process's presence and must go on
             if not self._failing:
                 known = isinstance(error, (ApiError, ConnectError))
@@ -242,13 +253,18 @@ class LeaseKeeper:
             if self._failing:
                 _LOG.info("the Lease %s is renewed again", self.name)
             self._failing = False
-            await self._release_ended(leases)
+            if not self._stopping.is_set():  # else it is done with the release, in its time
+                await self._release_ended(leases)
 
     async def _renew(self, leases: Leases) -> None:
-        """Store one renewal, under another name if need be. Raises ApiError."""
+        """Store one renewal, under another name if need be. Raises ApiError.
+
+        Raises _StoppingError instead of making a call once the release has begun: that waits for one at most.
+        """
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout(self._limit_of_all):
                 for _ in range(_MAX_NAMES):
+                    self._check_stop()
                     begun = monotonic()
                     stored = await self._store(leases, self._term.renewal(begun, self._clock.now()))
                     # False: the term was over when the answer came, because this process was stopped.
@@ -256,7 +272,7 @@ class LeaseKeeper:
                         return
         except TimeoutError:
             raise Unreachable(
-                f"the Lease was not stored within {self._limit:g} s", reason="Timeout"
+                f"the Lease was not stored within {self._limit_of_all:g} s", reason="Timeout"
             ) from None
         raise AlreadyExists(f"{_MAX_NAMES} Leases with this identity are there: identities must be unique")
 
@@ -269,7 +285,9 @@ class LeaseKeeper:
         except NotFound:
             found = None
         except Conflict:  # also the answer for a Lease that was deleted
+            self._check_stop()
             found = await _get(leases, renewal.lease.metadata.name)
+        self._check_stop()
         if found is None:
             return await self._create(leases, renewal.recreated())
         renewal = renewal.on_top_of(found.metadata)
@@ -279,12 +297,18 @@ class LeaseKeeper:
         try:
             return renewal, await leases.create(renewal.lease)
         except AlreadyExists:
+            self._check_stop()
             found = await leases.get(renewal.lease.metadata.name)
         adopted = renewal.adopting(found)
         if adopted is None:
             self._term.skip_name(renewal)
             return None
+        self._check_stop()
         return adopted, await leases.replace(adopted.lease)
+
+    def _check_stop(self) -> None:
+        if self._stopping.is_set():
+            raise _StoppingError
 
     async def _give_up(self, leases: Leases) -> None:
         last = self._term.end(monotonic(), self._clock.now())
@@ -297,12 +321,22 @@ class LeaseKeeper:
             _LOG.warning("the Lease %s was not released and will run out: %s", self.name, error)
 
     async def _release_ended(self, leases: Leases) -> None:
-        """Leases of terms that are over name no holder any more, so that nobody waits for them."""
-        for lease in self._term.take_ended():
-            try:
-                await self._write_last(leases, lease.changed(spec=lease.spec.changed(holder_identity=None)))
-            except ApiError as error:
-                _LOG.info("the Lease %s keeps its holder: %s", lease.metadata.name, error)
+        """Leases of terms that are over name no holder any more, so that nobody waits for them.
+
+        In the time of one call: neither the next renewal nor a stop is late for them.
+        """
+        try:
+            async with asyncio.timeout(self._limit):
+                for lease in self._term.take_ended():
+                    await self._release_one(leases, lease)
+        except TimeoutError:
+            _LOG.info("former Leases keep their holder: not written within %g s", self._limit)
+
+    async def _release_one(self, leases: Leases, lease: Lease) -> None:
+        try:
+            await self._write_last(leases, lease.changed(spec=lease.spec.changed(holder_identity=None)))
+        except ApiError as error:
+            _LOG.info("the Lease %s keeps its holder: %s", lease.metadata.name, error)
 
     async def _write_last(self, leases: Leases, lease: Lease) -> None:
         try:

@@ -46,7 +46,7 @@ CANCEL_SECONDS: Final = 1.0
 FLUSH_SECONDS: Final = 3.0
 WATCH_STOP_SECONDS: Final = 2.0
 RELEASE_SECONDS: Final = 9.0
-"""Of the Lease: 4 for a renewal in flight, 2 for the release, 1 for its thread, and some to spare."""
+"""Of the Lease: 4 for a call in flight, 2 for the release, 1 for its thread, and some to spare."""
 _JOIN_SECONDS: Final = 1.0
 """That the keeper of the Lease waits for its thread after the time it is given."""
 STOP_SECONDS: Final = (

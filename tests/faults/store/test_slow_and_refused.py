@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(290)]
 PROCESSES = ("operator-1", "operator-2", "host-1", "host-2")
 SECONDS = CONFIRM_MAX_AGE_SECONDS + 0.3
 """By which each answer is late: longer than a confirmation is good for, and far from the 4 s within which a
-Lease has to be stored, also where the processes have to wait for a core."""
+call for a Lease has to be answered, also where the processes have to wait for a core."""
 NAMES = [f"d{number}" for number in range(12)]
 LEFT_TO_OTHERS = STEP_DOWN_SECONDS + FIRST_STAYS_SECONDS + LEASE + 10.0
 """Seconds within which others fire what an operator gets no answer for: until it steps down, at worst

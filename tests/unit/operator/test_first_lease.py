@@ -49,7 +49,7 @@ async def test_a_first_lease_that_is_not_stored_is_tried_again(
 
     monkeypatch.setattr("astrabox_scheduler_operator.share.asyncio.sleep", sleep)
     member = Member(Room(), "op-a", slow_during(), reads=True)
-    late = Unreachable("the Lease was not stored within 4 s", reason="Timeout")
+    late = Unreachable("the Lease was not stored within 12 s", reason="Timeout")
     denied = AccessDenied("cannot create leases", status=403)
     tried = failing(member, late, late, ServerError("500", status=500), ConnectError("unreadable"), denied)
     running = asyncio.create_task(member.share.run())
@@ -60,7 +60,7 @@ async def test_a_first_lease_that_is_not_stored_is_tried_again(
     assert pauses[:5] == [RETRY_SECONDS] * 5
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 5, "each kind once"
-    assert told[0] == "no Lease can be taken, trying on: the Lease was not stored within 4 s"
+    assert told[0] == "no Lease can be taken, trying on: the Lease was not stored within 12 s"
     assert "bind the service account" in told[3]
     assert told[4] == "the Lease is taken"
 
