@@ -50,7 +50,7 @@ from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Dropped, Recorder, RunStore
 from astrabox_scheduler_kubernetes.suspects import Suspects, Trial
 from astrabox_scheduler_kubernetes.telling import Told, Trouble, said
-from astrabox_scheduler_kubernetes.timing import Pauses, Timing
+from astrabox_scheduler_kubernetes.timing import Pauses, SharedPauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
 _LOG = logging.getLogger("astrabox_scheduler_kubernetes")
@@ -110,6 +110,7 @@ class Desk:
     suspects: Suspects
     clock: ServerClock
     timing: Timing
+    again: SharedPauses
     stopping: Callable[[], bool]
     told: Told = field(default_factory=Told)
     taking_back: Trouble = field(default_factory=_taking_back)
@@ -153,9 +154,7 @@ class Attempt:
                 _LOG.log(told(logging.ERROR), "run %s cannot be read or written: %s", name, said(error))
                 return None
             _LOG.log(told(logging.WARNING), "run %s waits, its state cannot be read: %s", name, error)
-            timing = self._desk.timing
-            asked = min(error.retry_after or 0.0, timing.longest_pause)
-            return self._now() + timedelta(seconds=max(timing.recheck, asked))
+            return self._desk.again.failed(self._now(), error.retry_after)
 
     async def hand_over(self) -> None:
         """Leave the run to others; an attempt cut short this way counts nothing. Raises ApiError.
@@ -260,6 +259,8 @@ class Attempt:
             self._confirmed_at = run.spec.created_by.confirmed_at
         if scheduled and not run.status.started and not await self._still_enabled():
             return None
+        if self.entry.run is None:  # what was read is a success only now: the look could still have failed
+            self._desk.again.worked()
         self._check_fence()
         self._check_stop()
         await self._save(self._begun)
@@ -329,6 +330,7 @@ class Attempt:
             return True
         schedule = deployment_key(self.run.spec.deployment_id)
         confirmed = await self._desk.confirming.enabled(schedule)
+        self._desk.again.worked()
         if confirmed is not None:
             self._confirmed_at = confirmed
             return True

@@ -30,7 +30,7 @@ from astrabox_scheduler_kubernetes.spared import SecondLook
 from astrabox_scheduler_kubernetes.store import ROLE, Store
 from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.takeover import Providers
-from astrabox_scheduler_kubernetes.timing import Timing
+from astrabox_scheduler_kubernetes.timing import SharedPauses, Timing
 
 _LOOK_SECONDS: Final = START_MAX_AGE_SECONDS - 0.5
 """How long a look at schedules is waited for: one that gets no answer must not make the others' too old."""
@@ -165,6 +165,7 @@ class Engine:
             suspects=Suspects(settings.retry_policy),
             clock=self._store.clock,
             timing=timing,
+            again=SharedPauses(timing),
             stopping=lambda: life.stopping,
         )
         dispatcher = Dispatcher(

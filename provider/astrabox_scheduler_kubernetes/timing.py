@@ -1,8 +1,12 @@
 """Periods that no operator needs to set; tests make them shorter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS, RENEW_PERIOD_SECONDS
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Timing:
     longest_pause: float = 5.0
     """Between two tries of a call that failed; the pause doubles in between."""
     recheck: float = 1.0
-    """Until a run is taken up again that could not be read or confirmed."""
+    """Until a run is taken up again that could not be read or confirmed; the pause doubles from there."""
     settle: float = 8.0
     """How long a schedule's write without an answer is looked after before the caller is told."""
     recently: float = 60.0
@@ -59,3 +63,33 @@ class Pauses:
     def reset(self) -> None:
         """Begin again after a success."""
         self._last = 0.0
+
+
+@dataclass(slots=True)
+class SharedPauses:
+    """Doubling pauses, from `recheck` on, of runs that could not be read or looked at before they began.
+
+    Each is tried on at its own time, so that a bad one holds up no other; who fails while a pause lasts does
+    not make the next one longer.
+    """
+
+    timing: Timing
+    _pauses: Pauses = field(init=False)
+    _pause: float = 0.0
+    _until: datetime = _LONG_AGO
+
+    def __post_init__(self) -> None:
+        self._pauses = Pauses(replace(self.timing, first_pause=self.timing.recheck))
+
+    def failed(self, now: datetime, asked: float | None) -> datetime:
+        """When what failed `now` (aware UTC) is to be tried again; `asked`: the seconds a server asks for."""
+        if now >= self._until:
+            self._pause = self._pauses.next()
+            self._until = now + timedelta(seconds=self._pause)
+        asked = min(asked or 0.0, self.timing.longest_pause)
+        return now + timedelta(seconds=max(self._pause, asked))
+
+    def worked(self) -> None:
+        """One of them got through: begin again."""
+        self._pauses.reset()
+        self._until = _LONG_AGO

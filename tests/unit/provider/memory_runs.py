@@ -19,7 +19,7 @@ from astrabox_scheduler_kubernetes.calls import Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
 from astrabox_scheduler_kubernetes.recorder import Recorder
 from astrabox_scheduler_kubernetes.suspects import Suspects
-from astrabox_scheduler_kubernetes.timing import Timing
+from astrabox_scheduler_kubernetes.timing import SharedPauses, Timing
 from astrabox_scheduler_kubernetes.waiting import Entry
 
 NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
@@ -135,6 +135,7 @@ class World:
             suspects=Suspects(RetryPolicy(**policy)),
             clock=self.clock,
             timing=FAST,
+            again=SharedPauses(FAST),
             stopping=lambda: self.stopping,
         )
 
