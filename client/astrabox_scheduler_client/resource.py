@@ -1,7 +1,7 @@
 """The calls that every resource has: JSON in, models out, metadata alone where the rest is not needed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
@@ -11,10 +11,11 @@ from pydantic import Field, ValidationError
 
 from astrabox_scheduler_client.errors import Gone, MalformedAnswer, NotFound
 from astrabox_scheduler_client.transport import Transport
-from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta
+from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta, ObjectRef
 
 T = TypeVar("T", bound=KubernetesModel)
 M = TypeVar("M", bound=KubernetesModel)
+R = TypeVar("R")
 
 PAGE_LIMIT: Final = 500
 _RESTARTS: Final = 3
@@ -47,13 +48,13 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
+class Listing(Generic[R]):
     """A consistent list: all of it is the state at `resource_version`.
 
     `unreadable`: objects that are there and could not be read; one of them spoils no other.
     """
 
-    items: list[T]
+    items: list[R]
     resource_version: str
     unreadable: tuple[Unreadable, ...] = ()
 
@@ -119,30 +120,47 @@ class Resource(Generic[T]):
 
     async def list_all(self, query: Mapping[str, str] | None = None, limit: int = PAGE_LIMIT) -> Listing[T]:
         """All objects that match, in one consistent state, read page by page; `limit` 0 asks for one page."""
-        return await self._list(self._model, "application/json", query or {}, limit)
+        return await self._list(self._model, "application/json", query or {}, limit, _whole)
 
     async def list_metadata(
         self, query: Mapping[str, str] | None = None, limit: int = PAGE_LIMIT
     ) -> Listing[PartialObjectMetadata]:
         """The same with nothing but metadata."""
-        return await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit)
+        return await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit, _whole)
 
-    async def _list(self, model: type[M], accept: str, query: Mapping[str, str], limit: int) -> Listing[M]:
+    async def list_refs(
+        self,
+        refer: Callable[[ObjectMeta], ObjectRef],
+        query: Mapping[str, str] | None = None,
+        limit: int = PAGE_LIMIT,
+    ) -> list[ObjectRef]:
+        """The same, and of each only what `refer` takes is kept once its page has been read."""
+
+        def kept(item: PartialObjectMetadata) -> ObjectRef:
+            return refer(item.metadata)
+
+        return (await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit, kept)).items
+
+    async def _list(
+        self, model: type[M], accept: str, query: Mapping[str, str], limit: int, take: Callable[[M], R]
+    ) -> Listing[R]:
         for _ in range(_RESTARTS):
             try:
-                return await self._pages(model, accept, query, limit)
+                return await self._pages(model, accept, query, limit, take)
             except Gone as error:
                 gone = error  # the pages read so far are of a state that the store has dropped
         raise gone
 
-    async def _pages(self, model: type[M], accept: str, query: Mapping[str, str], limit: int) -> Listing[M]:
-        items: list[M] = []
+    async def _pages(
+        self, model: type[M], accept: str, query: Mapping[str, str], limit: int, take: Callable[[M], R]
+    ) -> Listing[R]:
+        items: list[R] = []
         unreadable: list[Unreadable] = []
         page = dict(query) if limit == 0 else {**query, "limit": str(limit)}
         while True:
             answer = await self._transport.request("GET", self._path, query=page, accept=accept)
             found, bad, meta = self._page(model, answer)
-            items += found
+            items += map(take, found)
             unreadable += bad
             if not meta.continue_:
                 return Listing(items, meta.resource_version, tuple(unreadable))
@@ -187,6 +205,10 @@ class _Page(KubernetesModel, Generic[M]):
 @cache
 def _page_model(model: type[M]) -> type[_Page[M]]:
     return _Page[model]  # type: ignore[valid-type]
+
+
+def _whole(item: M) -> M:
+    return item
 
 
 def segment(name: str) -> str:

@@ -1,5 +1,6 @@
 """Typed calls for RunInvocations in one namespace."""
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
@@ -8,13 +9,15 @@ from astrabox_scheduler_client.resource import Listing, Resource
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_client.watch import RunEvent, event_of
 from astrabox_scheduler_crds import labels as names
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta, ObjectRef
 from astrabox_scheduler_crds.run import FINISHED, RunInvocation
 
 _API: Final = f"/apis/{names.API_VERSION}"
 _UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in sorted(FINISHED))
 _PAGE_WITH_PAYLOADS: Final = 50
 """A payload has up to a megabyte."""
+_ONE_PAGE: Final = 0
+"""For a few among many: API servers before 1.34 look for a page of these in etcd, among all that is there."""
 WATCH_IDLE_SECONDS: Final = 90.0
 """The API server sends a bookmark about once a minute: longer silence is a dead connection."""
 
@@ -42,12 +45,11 @@ class Runs:
 
         Runs that cannot be read are left out.
         """
-        query = {"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"}
-        return (await self._resource.list_all(query, _PAGE_WITH_PAYLOADS)).items
+        return (await self._resource.list_all(_of_deployment(key), _PAGE_WITH_PAYLOADS)).items
 
     async def list_metadata_for_deployment(self, key: str) -> list[ObjectMeta]:
         """The same with nothing but metadata."""
-        found = await self._resource.list_metadata({"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"})
+        found = await self._resource.list_metadata(_of_deployment(key), _ONE_PAGE)
         return [item.metadata for item in found.items]
 
     async def list_assigned(self, assignee: str, *, unfinished: bool = True) -> Listing[RunInvocation]:
@@ -56,21 +58,24 @@ class Runs:
         query |= {"fieldSelector": _UNFINISHED} if unfinished else {}
         return await self._resource.list_all(query, _PAGE_WITH_PAYLOADS)
 
-    async def list_metadata(self) -> list[ObjectMeta]:
-        """Metadata of every run."""
-        return [item.metadata for item in (await self._resource.list_metadata()).items]
+    async def list_refs(self, key: str | None = None) -> list[ObjectRef]:
+        """Every run, or those of the AstraBox Deployment with this key."""
+        if key is None:
+            return await self._resource.list_refs(reference)
+        return await self._resource.list_refs(reference, _of_deployment(key), _ONE_PAGE)
 
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
         """Metadata of every run whose phase may still change."""
-        found = await self._resource.list_metadata({"fieldSelector": _UNFINISHED})
+        found = await self._resource.list_metadata({"fieldSelector": _UNFINISHED}, _ONE_PAGE)
         return [item.metadata for item in found.items]
 
-    async def list_finished_metadata(self) -> list[ObjectMeta]:
-        """Metadata of every run in a phase that never changes again."""
+    async def list_finished_refs(self) -> list[ObjectRef]:
+        """Every run in a phase that never changes again."""
         lists = [
-            await self._resource.list_metadata({"fieldSelector": f"status.phase={each}"}) for each in FINISHED
+            await self._resource.list_refs(reference, {"fieldSelector": f"status.phase={each}"})
+            for each in FINISHED
         ]
-        return [item.metadata for found in lists for item in found.items]
+        return [run for found in lists for run in found]
 
     async def patch_labels(
         self, name: str, labels: Mapping[str, str | None], *, resource_version: str | None = None
@@ -116,3 +121,13 @@ class Runs:
 def assigned_to(assignee: str) -> str:
     """The label selector of runs assigned to a provider (its current Lease name)."""
     return f"{names.ASSIGNEE_LABEL}={assignee}"
+
+
+def _of_deployment(key: str) -> dict[str, str]:
+    return {"labelSelector": f"{names.DEPLOYMENT_LABEL}={key}"}
+
+
+def reference(meta: ObjectMeta) -> ObjectRef:
+    """What is kept of a run's metadata."""
+    deployment = sys.intern(meta.labels.get(names.DEPLOYMENT_LABEL, ""))
+    return ObjectRef(meta.name, meta.uid, meta.resource_version, meta.creation_timestamp, deployment)

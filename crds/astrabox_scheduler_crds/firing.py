@@ -185,7 +185,7 @@ def just_before(instant: datetime, floor: datetime) -> datetime:
 def latest_due(due_times: DueTimes, due: datetime, horizon: datetime) -> datetime:
     """The latest due time up to `horizon`, given an earlier or equal one: found by halving the span."""
     empty_from = horizon
-    while empty_from - due > timedelta(minutes=1):
+    while empty_from - due >= timedelta(minutes=1):
         middle = due + (empty_from - due) / 2
         found = next(iter(due_times.between(middle, empty_from)), None)
         if found is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -84,6 +84,17 @@ class ObjectMeta(KubernetesModel):
     deletion_timestamp: UtcTime | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
+
+
+class ObjectRef(NamedTuple):
+    """What is kept of the metadata of objects of which there may be very many: a fifth of the memory."""
+
+    name: str
+    uid: str | None
+    resource_version: str | None
+    created: datetime | None
+    deployment: str
+    """The key of the AstraBox Deployment that it is of, empty for none."""
 
 
 class Condition(KubernetesModel):

@@ -4,32 +4,30 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectRef
 
 DEFAULT_KEEP = 200
 
 
 def expired_runs(
-    finished: Iterable[ObjectMeta], *, keep: int, floor: timedelta, now: datetime
-) -> list[ObjectMeta]:
+    finished: Iterable[ObjectRef], *, keep: int, floor: timedelta, now: datetime
+) -> list[ObjectRef]:
     """The finished runs to delete, oldest first: beyond the newest `keep` of their Deployment.
 
     Never one younger than `floor` (twice the catch-up window): its name still guards its due time
     against a replica that has it in hand.
     """
-    by_deployment: defaultdict[str, list[ObjectMeta]] = defaultdict(list)
-    for meta in finished:
-        by_deployment[meta.labels.get(labels.DEPLOYMENT_LABEL, "")].append(meta)
+    by_deployment: defaultdict[str, list[ObjectRef]] = defaultdict(list)
+    for run in finished:
+        by_deployment[run.deployment].append(run)
     expired = [
-        meta
+        run
         for runs in by_deployment.values()
-        for meta in sorted(runs, key=_age_key, reverse=True)[keep:]
-        if meta.creation_timestamp is not None and now - meta.creation_timestamp >= floor
+        for run in sorted(runs, key=_age_key, reverse=True)[keep:]
+        if run.created is not None and now - run.created >= floor
     ]
     return sorted(expired, key=_age_key)
 
 
-def _age_key(meta: ObjectMeta) -> tuple[float, str]:
-    created = meta.creation_timestamp
-    return (created.timestamp() if created else 0.0, meta.name)
+def _age_key(run: ObjectRef) -> tuple[float, str]:
+    return (run.created.timestamp() if run.created else 0.0, run.name)

@@ -26,7 +26,7 @@ from astrabox_scheduler_operator.firing_loop import FiringLoop
 from astrabox_scheduler_operator.health import HEALTH_STOP_SECONDS, HealthServer, stale
 from astrabox_scheduler_operator.index import ScheduleIndex
 from astrabox_scheduler_operator.metrics import Metrics
-from astrabox_scheduler_operator.missed import TURN_SECONDS, MissedCount
+from astrabox_scheduler_operator.missed import MAX_TURN_SECONDS, MissedCount
 from astrabox_scheduler_operator.orphans import ORPHAN_SECONDS, Orphans
 from astrabox_scheduler_operator.preflight import Preflight, remedy
 from astrabox_scheduler_operator.repeat import repeat
@@ -251,7 +251,8 @@ class Operator:
             "count of what was missed": repeat(
                 "the count of what was missed",
                 lambda: self.firing.missed.turn(self.firing.idle),
-                lambda: TURN_SECONDS,
+                self.firing.missed.pause,
+                MAX_TURN_SECONDS,
             ),
             "orphans": repeat(
                 "the care for orphans", lambda: self._orphans.settle(now()), lambda: ORPHAN_SECONDS

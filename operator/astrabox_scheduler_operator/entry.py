@@ -49,6 +49,15 @@ class Gap:
     reason: SkipReason
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Due times in (after, horizon] that were too old to fire, and are not counted yet."""
+
+    due_times: Timeline
+    after: datetime
+    horizon: datetime
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """A schedule in the index. Owned by the firing loop's event loop; all datetimes aware UTC.
@@ -77,6 +86,7 @@ class Entry:
     unconfirmed: int = 0  # confirmations one after the other that failed
     troubled: bool = False  # a try has failed, and nothing has fired since
     gaps: tuple[Gap, ...] = ()  # not told yet
+    passed: tuple[Passed, ...] = ()  # ascending
     owed: tuple[datetime, ...] = ()
     looked_back: frozenset[datetime] = frozenset()
     lapsed: datetime | None = None  # due times up to here were too old at the latest look back
@@ -213,15 +223,29 @@ class Entry:
         if gap is None or begins:
             self.gaps += (Gap(first, last, count, reason),)
         else:
-            self.gaps = (*self.gaps[:-1], Gap(gap.first, last, gap.count + count, reason))
+            # What was passed over is counted later than what came after it.
+            begin, end = min(gap.first, first), max(gap.last, last)
+            self.gaps = (*self.gaps[:-1], Gap(begin, end, gap.count + count, reason))
         self.failures = 0
         self._settle(last)
         return begins
 
-    def pass_to(self, instant: datetime) -> None:
-        """Every due time up to `instant` is settled; those that were missed are counted apart."""
+    def pass_to(self, horizon: datetime) -> None:
+        """Every due time up to `horizon` is settled; those that were missed are counted later."""
         self.failures = 0
-        self._settle(instant)
+        if self.timeline is not None and self.cursor < horizon:
+            before = self.passed[-1] if self.passed else None
+            if before is not None and (before.due_times, before.horizon) == (self.timeline, self.cursor):
+                # One that passes on and on while nothing can be counted keeps one span.
+                self.passed = (*self.passed[:-1], replace(before, horizon=horizon))
+            else:
+                self.passed += (Passed(self.timeline, self.cursor, horizon),)
+        self._settle(horizon)
+
+    def counted_to(self, horizon: datetime) -> None:
+        """What was passed over up to `horizon` is counted."""
+        left = (each for each in self.passed if each.horizon > horizon)
+        self.passed = tuple(replace(each, after=max(each.after, horizon)) for each in left)
 
     def _is_over(self, gap: Gap, reason: SkipReason) -> bool:
         """Whether a skip for this reason is in another gap: the reason is another, or one has fired since."""

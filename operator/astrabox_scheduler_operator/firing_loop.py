@@ -283,8 +283,8 @@ class FiringLoop:
         horizon = now - self._window - _TICK
         if lapsed := [due for due in entry.owed if due <= horizon]:
             self._skips.span(entry, (lapsed[0], lapsed[-1], len(lapsed)), SkipReason.MISSED, now)
-        self.missed.put(entry, horizon)
         entry.pass_to(horizon)
+        self.missed.put(entry.name)
 
     async def _fire(self, candidates: list[Candidate], now: datetime) -> tuple[int, int]:
         self.idle.clear()

@@ -160,7 +160,7 @@ class ScheduleIndex:
         if old is not None:
             entry.cursor = max(entry.cursor, old.cursor)
             entry.last_due, entry.last_run, entry.skipped = old.last_due, old.last_run, old.skipped
-            entry.gaps = old.gaps
+            entry.gaps, entry.passed = old.gaps, old.passed
             entry.looked_back, entry.lapsed = old.looked_back - set(old.owed), old.lapsed
         entry.adopt(schedule.status, now)
         entry.plan()

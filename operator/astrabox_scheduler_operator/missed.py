@@ -1,54 +1,41 @@
 """Counts the due times that schedules have passed over because they were too old to fire."""
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from astrabox_scheduler_client.confirm import ONE_BY_ONE
+from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_client.fan_out import fan_out
-from astrabox_scheduler_crds.firing import DueTimes, SkipReason, missed_before
-from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.firing import SkipReason, missed_before
+from astrabox_scheduler_crds.metadata import ObjectRef
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.server_clock import ServerClock
-from astrabox_scheduler_operator.entry import Entry
+from astrabox_scheduler_operator.entry import Entry, Passed
 from astrabox_scheduler_operator.skips import Skips
 
 COUNTING_SECONDS: Final = 0.05
 """Between two pauses, and up to one walk more: what comes due meanwhile is late by that."""
 COUNTING_PAUSE_SECONDS: Final = 0.06
 """The walk over a day of minutes takes 60 ms for each schedule: half the time is for all else."""
-TURN_SECONDS: Final = 1.0
+TURN_SECONDS: Final = 5.0
+MAX_TURN_SECONDS: Final = 60.0
+_IDLE_FOR_EACH_SECOND: Final = 10.0
+"""Of reading: what keeps due times from firing may be an API server that has too much to read."""
 
 
 class RunLists(Protocol):
     """The reads that this needs."""
 
-    async def list_metadata(self) -> list[ObjectMeta]:
-        """Metadata of every run. Raises ApiError."""
+    async def list_refs(self, key: str | None = None) -> list[ObjectRef]:
+        """Every run, or those of one Deployment. Raises ApiError."""
         ...
-
-    async def list_metadata_for_deployment(self, key: str) -> list[ObjectMeta]:
-        """Metadata of the runs of one Deployment. Raises ApiError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Due times in (after, horizon] that a schedule passed over."""
-
-    due_times: DueTimes
-    after: datetime
-    horizon: datetime
-
-
-_Key = tuple[str, str | None]  # name and uid of the schedule
 
 
 class MissedCount:
-    """Takes spans at once and counts them later, in a task of its own: firing does not wait for it.
+    """Counts in a task of its own, when nothing is to be fired.
 
     What has its run all the same was not missed: an operator fired it whose statuses did not get through.
     `keep`: so many finished runs of each Deployment are kept.
@@ -59,90 +46,105 @@ class MissedCount:
         self._skips = skips
         self._clock = clock
         self._keep = keep
-        self._spans: dict[_Key, list[_Span]] = {}
+        self._names: set[str] = set()
         self._waiting = asyncio.Event()
+        self._took = 0.0
 
-    def put(self, entry: Entry, horizon: datetime) -> None:
-        """`entry` passes over its due times from its cursor up to `horizon`."""
-        assert entry.timeline is not None
-        self._join((entry.name, entry.metadata.uid), _Span(entry.timeline, entry.cursor, horizon))
+    def put(self, name: str) -> None:
+        """This schedule has passed over due times."""
+        self._names.add(name)
         self._waiting.set()
+
+    def pause(self) -> float:
+        """Seconds until the next turn."""
+        return min(MAX_TURN_SECONDS, max(TURN_SECONDS, _IDLE_FOR_EACH_SECOND * self._took))
 
     async def turn(self, idle: asyncio.Event) -> None:
         """Wait until there is something and no burst is in progress, and count it. Raises ApiError."""
         await self._waiting.wait()
         await idle.wait()
-        if self._skips.attendance.held():  # another operator counts it else
+        if self._skips.attendance.held():  # else another operator fires, and counts
             await self.count(idle)
 
     async def count(self, idle: asyncio.Event) -> int:
-        """Count what waits now; how many were missed. Raises ApiError: then it waits on."""
-        taken, self._spans = self._spans, {}
+        """Count what waits now; how many were missed. Raises ApiError if any cannot be read: it waits on."""
+        passed = self._passed()
+        begun = self._clock.monotonic()
         try:
-            runs = await self._runs_of({name for name, _ in taken})
-        except BaseException:
-            # Cancelled or refused: what came meanwhile is later than what was taken.
-            taken, self._spans = self._spans, taken
-            for key, spans in taken.items():
-                for span in spans:
-                    self._join(key, span)
-            raise
-        if not self._spans:
-            self._waiting.clear()
+            runs, error = await self._runs_of(passed.keys())
+        finally:
+            self._took = self._clock.monotonic() - begun
         missed, begun = 0, self._clock.monotonic()
-        for (name, uid), spans in taken.items():
-            for span in spans:
-                entry = self._skips.index.get(name)
-                if entry is not None and entry.metadata.uid == uid:
-                    missed += self._count(entry, span, runs.get(name, ()))
-                if self._clock.monotonic() - begun >= COUNTING_SECONDS:
-                    await asyncio.sleep(COUNTING_PAUSE_SECONDS)
-                    await idle.wait()
-                    begun = self._clock.monotonic()
+        for name in runs:
+            entry = self._skips.index.get(name)
+            if entry is not None:
+                # What it has passed over since the runs were read is for the next turn.
+                missed += self._count(entry, passed[name][-1].horizon, runs[name])
+            if self._clock.monotonic() - begun >= COUNTING_SECONDS:
+                await asyncio.sleep(COUNTING_PAUSE_SECONDS)
+                await idle.wait()
+                begun = self._clock.monotonic()
+        if not self._passed():
+            self._waiting.clear()
+        if error is not None:
+            raise error
         return missed
 
-    def _join(self, key: _Key, span: _Span) -> None:
-        """A schedule that passes on and on while nothing can be read keeps one span."""
-        spans = self._spans.setdefault(key, [])
-        last = spans[-1] if spans else None
-        if last is not None and (last.due_times, last.horizon) == (span.due_times, span.after):
-            spans[-1] = replace(last, horizon=span.horizon)
-        else:
-            spans.append(span)
+    def _passed(self) -> dict[str, tuple[Passed, ...]]:
+        entries = ((name, self._skips.index.get(name)) for name in self._names)
+        passed = {name: entry.passed for name, entry in entries if entry is not None and entry.passed}
+        self._names = set(passed)
+        return passed
 
-    async def _runs_of(self, schedules: set[str]) -> dict[str, list[ObjectMeta]]:
-        """The runs of these; of many at once all runs are listed."""
-        if len(schedules) <= ONE_BY_ONE:
-            names = sorted(schedules)
-            found = await fan_out(self._runs.list_metadata_for_deployment, names)
-            return dict(zip(names, found, strict=True))
-        runs: dict[str, list[ObjectMeta]] = {}
-        for meta in await self._runs.list_metadata():
-            key = meta.labels.get(DEPLOYMENT_LABEL)
-            if key in schedules:
-                runs.setdefault(key, []).append(meta)
-        return runs
+    async def _runs_of(
+        self, schedules: Collection[str]
+    ) -> tuple[dict[str, list[ObjectRef]], ApiError | None]:
+        """The runs of these, and why those of others could not be read; of many at once all are listed."""
+        runs: defaultdict[str, list[ObjectRef]] = defaultdict(list)
+        errors: list[ApiError] = []
+        if len(schedules) > ONE_BY_ONE:
+            runs.update((name, []) for name in schedules)
+            for run in await self._runs.list_refs():
+                if run.deployment in schedules:
+                    runs[run.deployment].append(run)
+            return runs, None
 
-    def _count(self, entry: Entry, span: _Span, runs: Iterable[ObjectMeta]) -> int:
-        now, after = self._clock.now(), _counted_to(entry, span.after)
-        names = [meta.name for meta in runs]
-        fired = _due_times(names, entry.name, after, span.horizon)
+        async def read(name: str) -> None:
+            try:
+                runs[name] = await self._runs.list_refs(name)
+            except ApiError as error:
+                errors.append(error)
+
+        await fan_out(read, schedules)
+        return runs, errors[0] if errors else None
+
+    def _count(self, entry: Entry, horizon: datetime, runs: Sequence[ObjectRef]) -> int:
+        spans = [each for each in entry.passed if each.after < horizon]
+        entry.counted_to(horizon)
+        self._skips.index.touch(entry.name)
+        return sum(self._count_span(entry, each, min(each.horizon, horizon), runs) for each in spans)
+
+    def _count_span(self, entry: Entry, span: Passed, horizon: datetime, runs: Sequence[ObjectRef]) -> int:
+        after = _counted_to(entry, span.after)
+        fired = _due_times(runs, entry.name, after, horizon)
         if fired:
             entry.learn_fired(fired[-1])
-            self._skips.index.touch(entry.name)
-            if len(names) >= self._keep:
-                after = fired[0]  # runs of earlier ones may have been there, and retention took them
-        missed = missed_before(span.due_times, after, span.horizon, frozenset(fired))
+        if len(runs) >= self._keep:
+            # Those of earlier due times may have been there: retention takes the oldest first.
+            after = max(after, min([horizon, *fired[:1], *(run.created for run in runs if run.created)]))
+        missed = missed_before(span.due_times, after, horizon, frozenset(fired))
         if missed is None:
             return 0
-        self._skips.span(entry, (missed.first, missed.last, missed.count), SkipReason.MISSED, now)
+        told = (missed.first, missed.last, missed.count)
+        self._skips.span(entry, told, SkipReason.MISSED, self._clock.now())
         return missed.count
 
 
-def _due_times(names: Iterable[str], key: str, after: datetime, horizon: datetime) -> list[datetime]:
+def _due_times(runs: Sequence[ObjectRef], key: str, after: datetime, horizon: datetime) -> list[datetime]:
     """Those of the scheduled runs of `key` in (after, horizon], ascending."""
-    parsed = filter(None, map(parse_scheduled_run_name, names))
-    return sorted(due for owner, due in parsed if owner == key and after < due <= horizon)
+    parsed = (parse_scheduled_run_name(run.name) for run in runs)
+    found = (each for each in parsed if each is not None)
+    return sorted(due for owner, due in found if owner == key and after < due <= horizon)
 
 
 def _counted_to(entry: Entry, after: datetime) -> datetime:

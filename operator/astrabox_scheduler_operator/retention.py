@@ -15,7 +15,7 @@ from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
 from astrabox_scheduler_client.fan_out import fan_out
 from astrabox_scheduler_crds.deletion import is_deleted, may_go
 from astrabox_scheduler_crds.lease import Lease
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta, ObjectRef
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
 from astrabox_scheduler_crds.recovery import lease_is_needed
 from astrabox_scheduler_crds.retention import expired_runs
@@ -43,8 +43,8 @@ class Deletes(Protocol):
 class FinishedRuns(Deletes, Protocol):
     """The calls for runs that retention needs."""
 
-    async def list_finished_metadata(self) -> list[ObjectMeta]:
-        """Metadata of every finished run. Raises ApiError."""
+    async def list_finished_refs(self) -> list[ObjectRef]:
+        """Every finished run. Raises ApiError."""
         ...
 
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
@@ -97,8 +97,9 @@ class Retention:
         """Delete what has to go, if this operator has that share; how many runs. Raises ApiError."""
         if not self.attendance.held() or not is_ours(SHARE, self.attendance):
             return 0
-        finished = await self.runs.list_finished_metadata()
+        finished = await self.runs.list_finished_refs()
         expired = expired_runs(finished, keep=self.keep, floor=2 * self.window, now=now)
+        del finished  # it may be most of what this process holds
         deleted = await self._delete("finished runs", self.runs, expired, self.metrics.runs_deleted.inc)
         await self._delete("Leases", self.leases, await self._lapsed_leases(now))
         await self._delete("deleted schedules", self.schedules, await self._tombstones(now))
@@ -108,14 +109,15 @@ class Retention:
         self,
         what: str,
         store: Deletes,
-        doomed: Sequence[ObjectMeta],
+        doomed: Sequence[ObjectMeta] | Sequence[ObjectRef],
         count: Callable[[], object] = lambda: None,
     ) -> int:
         """Delete behind the bursts. One that cannot be deleted holds up no other, and is told once.
 
         Raises ApiError where nothing gets through.
         """
-        waiting, done = deque(shuffled(doomed)), _Round(count)
+        waiting: deque[ObjectMeta | ObjectRef] = deque(shuffled(doomed))
+        done = _Round(count)
 
         async def work(_: int) -> None:
             while waiting and done.refused < MAX_REFUSED and not done.tries.given_up:
@@ -130,7 +132,7 @@ class Retention:
         done.tries.raise_if_given_up()
         return done.deleted
 
-    async def _delete_one(self, store: Deletes, meta: ObjectMeta, done: _Round) -> None:
+    async def _delete_one(self, store: Deletes, meta: ObjectMeta | ObjectRef, done: _Round) -> None:
         try:
             await store.delete(meta.name, meta.uid, meta.resource_version)
         except (Conflict, NotFound):

@@ -15,18 +15,20 @@ def status_of(entry: Entry, now: datetime) -> ScheduleStatus:
 
     Of fixed size: no list of runs. `now` becomes the transition time of conditions that change.
     """
-    generation = entry.metadata.generation
-    conditions = entry.stored.conditions
+    generation, stored = entry.metadata.generation, entry.stored
+    # Whoever starts from this status is to come upon what is not counted yet, and to count it.
+    counted = not entry.passed
+    conditions = stored.conditions
     for condition in (_ready(entry, now), _suspended(entry, now)):
         conditions = with_condition(conditions, condition.changed(observed_generation=generation))
     return ScheduleStatus(
         observed_generation=generation,
-        last_due_time=entry.last_due or entry.stored.last_due_time,
-        last_run=entry.last_run or entry.stored.last_run,
+        last_due_time=(entry.last_due if counted else None) or stored.last_due_time,
+        last_run=(entry.last_run if counted else None) or stored.last_run,
         next_due_time=entry.next_due if entry.enabled else None,
         active_since=entry.observed.active_since,
         time_rule=entry.observed.time_rule or None,
-        skipped=entry.skipped,
+        skipped=entry.skipped if counted else stored.skipped,
         conditions=conditions,
     )
 

@@ -59,11 +59,17 @@ FIRING: Final = (
         edits=(
             (
                 f"{OPERATOR}/missed.py",
-                "fired = _due_times(names, entry.name, after, span.horizon)",
+                "fired = _due_times(runs, entry.name, after, horizon)",
                 "fired: list[datetime] = []",
             ),
         ),
         tests=(f"{_UNIT}/test_missed_told.py::test_what_has_its_run_was_not_missed",),
+    ),
+    Mutation(
+        name="status-waits-for-the-count",
+        taken_out="a status that waits until what was passed over is counted: its heir counts nothing of it",
+        edits=((f"{OPERATOR}/schedule_status.py", "counted = not entry.passed", "counted = True"),),
+        tests=(f"{_UNIT}/test_missed_told.py::test_who_starts_before_it_is_counted_counts_it",),
     ),
     Mutation(
         name="one-by-one",
@@ -181,8 +187,8 @@ FIRING: Final = (
         edits=(
             (
                 f"{CRDS}/retention.py",
-                "meta.creation_timestamp is not None and now - meta.creation_timestamp >= floor",
-                "meta.creation_timestamp is not None",
+                "run.created is not None and now - run.created >= floor",
+                "run.created is not None",
             ),
         ),
         tests=(

@@ -138,7 +138,7 @@ async def test_runs_are_found_by_what_they_are(api: SchedulerApi) -> None:
     assert await api.runs.list_for_deployment("nobody") == []
     unfinished = {each.name for each in await api.runs.list_unfinished_metadata()}
     assert unfinished == {"queued", "running", "other"}
-    assert [each.name for each in await api.runs.list_finished_metadata()] == ["done"]
+    assert [each.name for each in await api.runs.list_finished_refs()] == ["done"]
     assigned = await api.runs.list_assigned("p-1")
     assert {each.metadata.name for each in assigned.items} == {"queued", "running"}
     assert len((await api.runs.list_assigned("p-1", unfinished=False)).items) == 3

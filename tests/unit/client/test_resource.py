@@ -1,6 +1,8 @@
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from astrabox_scheduler_client.api import SchedulerApi
 from astrabox_scheduler_client.errors import ApiError, Gone, MalformedAnswer, NotFound, NotServed
 from astrabox_scheduler_client.resource import segment
+from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule, ScheduleSpec
 from tests.unit.client.scripted import ScriptedServer, Step, answer, status_object, transport_to
@@ -153,6 +156,48 @@ async def test_enabled_versions_are_one_list_of_metadata() -> None:
     request = server.requests[0]
     assert request.target.endswith("/deploymentschedules?fieldSelector=spec.enabled%3Dtrue")
     assert "as=PartialObjectMetadataList;" in request.headers["accept"]
+
+
+def run_of(number: int) -> dict[str, Any]:
+    """As the API server gives its metadata."""
+    key, name = f"nightly-report-{number % 40}", f"nightly-report-{number % 40}-{number:08}t0600z"
+    labels = {DEPLOYMENT_LABEL: key, "scheduler.astrabox.io/assignee": f"provider-astrabox-{number % 3}"}
+    metadata = {
+        "name": name,
+        "namespace": "ns",
+        "uid": f"{number:08}-7b1c-4b3e-9a51-0c3f5d1c2a7e",
+        "resourceVersion": f"{number + 10**9}",
+        "generation": 1,
+        "creationTimestamp": f"2026-06-{number % 30 + 1:02}T06:00:01Z",
+        "labels": labels,
+    }
+    return {"metadata": metadata}
+
+
+async def test_of_very_many_runs_little_is_kept() -> None:
+    """200 of each of 1,000 Deployments are kept as history; the whole metadata of so many is 400 MB."""
+    pages = [[run_of(500 * number + each) for each in range(500)] for number in range(20)]
+    script = [page(*items, more="" if items is pages[-1] else "t") for items in pages]
+    async with api_on(*script) as (api, _):
+        tracemalloc.start()
+        try:
+            runs = await api.runs.list_refs()
+            kept, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert (len(runs), len({run.deployment for run in runs})) == (10_000, 40)
+    assert runs[7].created == datetime(2026, 6, 8, 6, 0, 1, tzinfo=UTC)
+    assert kept / len(runs) < 500, "bytes"
+    assert peak / len(runs) < 1000, "bytes; one page at a time is parsed"
+
+
+async def test_few_among_many_are_asked_for_in_one_page() -> None:
+    """An API server that pages by etcd reads all that is there to find a page of a few."""
+    async with api_on(*[page()] * 3) as (api, server):
+        await api.runs.list_refs("d")
+        await api.runs.list_metadata_for_deployment("d")
+        await api.runs.list_unfinished_metadata()
+    assert not [each.target for each in server.requests if "limit" in each.target]
 
 
 async def test_no_items_are_an_empty_list_or_null() -> None:

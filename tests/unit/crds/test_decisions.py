@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from astrabox_scheduler_crds.assignment import owner
-from astrabox_scheduler_crds.labels import DEPLOYMENT_LABEL, ROLE_LABEL
+from astrabox_scheduler_crds.labels import ROLE_LABEL
 from astrabox_scheduler_crds.lease import Lease, LeaseSpec
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.metadata import ObjectMeta, ObjectRef
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.recovery import Orphan, lease_is_needed, settle_orphan
 from astrabox_scheduler_crds.retention import expired_runs
@@ -103,9 +103,8 @@ def test_a_lease_stays_while_its_interval_can_matter() -> None:
     assert not lease_is_needed(horizon - timedelta(seconds=1), horizon)
 
 
-def finished(deployment: str, age: timedelta, name: str = "") -> ObjectMeta:
-    name = name or f"{deployment}-{age}"
-    return ObjectMeta(name=name, creation_timestamp=NOW - age, labels={DEPLOYMENT_LABEL: deployment})
+def finished(deployment: str, age: timedelta, name: str = "") -> ObjectRef:
+    return ObjectRef(name or f"{deployment}-{age}", None, None, NOW - age, deployment)
 
 
 FLOOR = timedelta(minutes=20)

@@ -16,6 +16,7 @@ from astrabox_scheduler_crds.firing import (
     Decision,
     Observed,
     decide,
+    latest_due,
     missed_before,
     observe_rule,
     observed_from_status,
@@ -162,6 +163,22 @@ def test_a_payload_edit_is_no_change_of_the_rule() -> None:
     assert spec.changed(payload='{"other": 1}').time_rule == spec.time_rule
     for change in ({"cron": "0 0 * * *"}, {"time_zone": "Europe/Berlin"}, {"enabled": False}):
         assert spec.changed(**change).time_rule != spec.time_rule
+
+
+def test_the_latest_due_time_may_be_the_horizon_itself() -> None:
+    minutely = CronSchedule.parse("* * * * *", "UTC")
+    assert latest_due(minutely, DUE, DUE + timedelta(minutes=3)) == DUE + timedelta(minutes=3)
+
+
+@pytest.mark.parametrize("count", [1005, 1030, 1060])
+@pytest.mark.parametrize("fired", [0, 1, 3])
+def test_the_latest_of_many_missed_ones_is_exact(count: int, fired: int) -> None:
+    minutely = CronSchedule.parse("* * * * *", "UTC")
+    dues = [DUE + timedelta(minutes=number) for number in range(1, count + 1)]
+    gone = frozenset(dues[count - fired :])
+    missed = missed_before(minutely, DUE, dues[-1] + timedelta(seconds=7), gone)
+    assert missed is not None
+    assert (missed.count, missed.first, missed.last) == (1000, dues[0], dues[-1 - fired])
 
 
 def test_counting_what_was_missed_is_bounded() -> None:

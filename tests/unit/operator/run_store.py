@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 from astrabox_scheduler_client.errors import AlreadyExists, ApiError, Conflict, NotFound
-from astrabox_scheduler_crds import labels
-from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_client.runs import reference
+from astrabox_scheduler_crds.metadata import ObjectMeta, ObjectRef
 from astrabox_scheduler_crds.run import FINISHED, RunInvocation
 
 
@@ -31,6 +31,7 @@ class Runs:
         self.conflict_once: set[str] = set()
         self.lists = 0
         self.unlisted: ApiError | None = None
+        self.listed: set[str | None] = set()  # in spite of that
         self.versions_seen = count(1)
 
     async def create(self, run: RunInvocation) -> ObjectMeta:
@@ -55,22 +56,19 @@ class Runs:
             raise NotFound("gone", status=404, reason="NotFound")
         return self.stored[name]
 
-    async def list_metadata(self) -> list[ObjectMeta]:
+    async def list_refs(self, key: str | None = None) -> list[ObjectRef]:
         self.lists += 1
         await asyncio.sleep(0)
-        if self.unlisted is not None:
+        if self.unlisted is not None and key not in self.listed:
             raise self.unlisted
-        return [run.metadata for run in self.stored.values()]
-
-    async def list_metadata_for_deployment(self, key: str) -> list[ObjectMeta]:
-        found = await self.list_metadata()
-        return [meta for meta in found if meta.labels.get(labels.DEPLOYMENT_LABEL) == key]
+        refs = [reference(run.metadata) for run in self.stored.values()]
+        return [ref for ref in refs if key in (None, ref.deployment)]
 
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
         return [run.metadata for run in self.stored.values() if not run.status.finished]
 
-    async def list_finished_metadata(self) -> list[ObjectMeta]:
-        return [run.metadata for run in self.stored.values() if run.status.phase in FINISHED]
+    async def list_finished_refs(self) -> list[ObjectRef]:
+        return [reference(run.metadata) for run in self.stored.values() if run.status.phase in FINISHED]
 
     async def patch_status(
         self, name: str, status: Mapping[str, Any], resource_version: str | None

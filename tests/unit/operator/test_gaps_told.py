@@ -3,6 +3,8 @@
 import asyncio
 
 from astrabox_scheduler_crds.assignment import owner
+from astrabox_scheduler_crds.firing import SkipReason
+from astrabox_scheduler_operator.entry import Gap
 from tests.unit.operator.test_looking_back import after_a_cut, back, change
 from tests.unit.operator.world import Operator, World, at
 
@@ -44,6 +46,19 @@ async def test_a_former_owner_tells_what_was_disabled_before_the_process_came_ba
     await former.reporter.flush()
     ((_, reason, note),) = former.events.written
     assert (reason, note[:26]) == ("DueTimesSkipped", "2 due times were skipped, ")
+
+
+def test_what_is_counted_later_begins_the_gap_that_is_known(world: World) -> None:
+    """OB-05: from the first to the last, whichever of them was told first."""
+    operator = world.operator()
+    world.schedules.put("a")
+    operator.see()
+    entry = operator.index.get("a")
+    assert entry is not None
+    entry.settle_skipped(at("12:20"), at("12:25"), 6, SkipReason.MISSED)
+    entry.settle_skipped(at("12:01"), at("12:10"), 10, SkipReason.MISSED)
+    assert entry.gaps == (Gap(at("12:01"), at("12:25"), 16, SkipReason.MISSED),)
+    assert entry.cursor == at("12:25")
 
 
 async def test_an_event_that_waits_for_the_firing_is_written_at_the_stop(world: World) -> None:

@@ -1,5 +1,6 @@
 """What counts as missed: due times that have their run do not, whoever fired them."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import pytest
@@ -84,6 +85,18 @@ async def test_what_retention_took_was_not_missed(world: World, monkeypatch: pyt
     assert (skipped.count, skipped.last_due_time) == (5, at("12:35"))
 
 
+async def test_what_retention_took_was_not_missed_where_all_that_is_left_is_younger(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one run that is kept may still fire late, so it is not of what was passed over."""
+    monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 1)
+    heir = await half_an_hour_that_no_status_tells(world, "a", keep=1)
+    world.schedules.put("a", cron="*/10 * * * *")
+    await starts(heir, at("12:35:30"))
+    assert world.schedules.stored["a"].status.skipped is None
+    assert heir.events.written == []
+
+
 async def test_what_is_missing_between_runs_was_missed(world: World) -> None:
     """OB-05: fewer runs are there than are kept, so nothing was taken."""
     heir = await half_an_hour_that_no_status_tells(world, "a")
@@ -122,6 +135,67 @@ async def test_runs_that_cannot_be_listed_are_waited_for(world: World) -> None:
     assert await heir.count() == sum(len(missing(world, name)) for name in ("a", "b"))
 
 
+async def test_one_whose_runs_cannot_be_listed_holds_up_no_other(world: World) -> None:
+    heir = await half_an_hour_that_no_status_tells(world, "a", "b")
+    world.now = at("12:50:30")
+    heir.see()
+    world.runs.unlisted, world.runs.listed = AWAY, {"b"}
+    await heir.firing.drain(world.now)
+    with pytest.raises(Unreachable):
+        await heir.count()
+    await heir.write_status()
+    told = {name: item.status.skipped for name, item in world.schedules.stored.items()}
+    assert told["a"] is None
+    assert told["b"] is not None
+    assert told["b"].count == 10
+    world.runs.unlisted = None
+    assert await heir.count() == 10
+
+
+async def test_who_starts_before_it_is_counted_counts_it(world: World) -> None:
+    """FI-01: the first of two to start fires for both, and then has but its share; or it ends just then."""
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    world.now = at("12:50:30")
+    heir.see()
+    await heir.firing.drain(world.now)
+    await heir.write_status()
+    status = world.schedules.stored["a"].status
+    assert (status.last_due_time, status.skipped) == (None, None)
+    assert status.next_due_time == at("12:51")
+    world.operators.clear()
+    await starts(world.operator("op-3"), at("12:50:40"))
+    status = world.schedules.stored["a"].status
+    assert status.last_due_time == at("12:50")
+    assert status.skipped is not None
+    assert (status.skipped.count, status.skipped.last_due_time) == (10, at("12:40"))
+
+
+async def test_what_an_edited_schedule_passed_over_is_counted_by_its_former_rule(world: World) -> None:
+    heir = await half_an_hour_that_no_status_tells(world, "a")
+    world.now = at("12:50:30")
+    heir.see()
+    await heir.firing.drain(world.now)
+    world.schedules.put("a", cron="0 4 * * *", active_since=world.now)
+    heir.see()
+    assert await heir.count() == 10
+
+
+async def test_the_read_of_an_api_server_that_is_slow_is_made_less_often(world: World) -> None:
+    operator = world.operator()
+    world.schedules.put("a", created=at("10:00"))
+    operator.see()
+    assert operator.missed.pause() == 5.0
+    for takes, pause in ((2.0, 20.0), (9.0, 60.0)):
+        await operator.firing.drain(world.now)
+        listing = asyncio.create_task(operator.count())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        world.monotonic += takes
+        await listing
+        assert operator.missed.pause() == pause
+        world.now += timedelta(hours=1)
+
+
 async def test_what_is_passed_over_again_and_again_waits_as_one(world: World) -> None:
     """A create that is refused for good passes one due time a minute; memory does not grow by it."""
     heir = await half_an_hour_that_no_status_tells(world, "a")
@@ -137,7 +211,9 @@ async def test_what_is_passed_over_again_and_again_waits_as_one(world: World) ->
         with pytest.raises(Unreachable):
             await heir.count()
         world.now += timedelta(minutes=1)
-    assert [len(spans) for spans in heir.missed._spans.values()] == [1]
+    entry = heir.index.get("a")
+    assert entry is not None
+    assert [(each.after, each.horizon) for each in entry.passed] == [(at("12:00:30"), at("13:09:29.999999"))]
 
 
 def missing(world: World, name: str) -> list[str]:
