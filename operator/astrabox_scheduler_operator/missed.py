@@ -3,15 +3,16 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from astrabox_scheduler_client.confirm import ONE_BY_ONE
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_client.fan_out import fan_out
-from astrabox_scheduler_crds.firing import SkipReason, missed_before
+from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, SkipReason, missed_before
 from astrabox_scheduler_crds.metadata import ObjectRef
 from astrabox_scheduler_crds.names import parse_scheduled_run_name
+from astrabox_scheduler_crds.schedule import ScheduleStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_operator.entry import Entry, Passed
 from astrabox_scheduler_operator.skips import Skips
@@ -22,6 +23,7 @@ COUNTING_PAUSE_SECONDS: Final = 0.06
 """The walk over a day of minutes takes 60 ms for each schedule: half the time is for all else."""
 TURN_SECONDS: Final = 5.0
 MAX_TURN_SECONDS: Final = 60.0
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _IDLE_FOR_EACH_SECOND: Final = 10.0
 """Of reading: what keeps due times from firing may be an API server that has too much to read."""
 
@@ -75,11 +77,11 @@ class MissedCount:
         finally:
             self._took = self._clock.monotonic() - begun
         missed, begun = 0, self._clock.monotonic()
-        for name in runs:
-            entry = self._skips.index.get(name)
+        for name in tuple(runs):
+            entry, found = self._skips.index.get(name), runs.pop(name)
             if entry is not None:
                 # What it has passed over since the runs were read is for the next turn.
-                missed += self._count(entry, passed[name][-1].horizon, runs[name])
+                missed += self._count(entry, passed[name][-1].horizon, found)
             if self._clock.monotonic() - begun >= COUNTING_SECONDS:
                 await asyncio.sleep(COUNTING_PAUSE_SECONDS)
                 await idle.wait()
@@ -125,13 +127,13 @@ class MissedCount:
         return sum(self._count_span(entry, each, min(each.horizon, horizon), runs) for each in spans)
 
     def _count_span(self, entry: Entry, span: Passed, horizon: datetime, runs: Sequence[ObjectRef]) -> int:
-        after = _counted_to(entry, span.after)
+        after = _counted_to(entry.stored, span.after, self._clock.now())
         fired = _due_times(runs, entry.name, after, horizon)
         if fired:
             entry.learn_fired(fired[-1])
         if len(runs) >= self._keep:
             # Those of earlier due times may have been there: retention takes the oldest first.
-            after = max(after, min([horizon, *fired[:1], *(run.created for run in runs if run.created)]))
+            after = max(after, min(horizon, *map(_age, runs)))
         missed = missed_before(span.due_times, after, horizon, frozenset(fired))
         if missed is None:
             return 0
@@ -147,12 +149,16 @@ def _due_times(runs: Sequence[ObjectRef], key: str, after: datetime, horizon: da
     return sorted(due for owner, due in found if owner == key and after < due <= horizon)
 
 
-def _counted_to(entry: Entry, after: datetime) -> datetime:
-    """How far another operator has counted what was missed after that.
+def _age(run: ObjectRef) -> datetime:
+    """When it was due, or asked for. Its creation may be that of a restored backup."""
+    parsed = parse_scheduled_run_name(run.name)
+    return parsed[1] if parsed is not None else run.created or _LONG_AGO
+
+
+def _counted_to(stored: ScheduleStatus, after: datetime, now: datetime) -> datetime:
+    """How far another operator has come after that: it writes no status before it has counted.
 
     Two that have just started both pass all of it, until they see each other.
     """
-    told = entry.stored.skipped
-    if told is None or told.reason != SkipReason.MISSED or told.last_due_time is None:
-        return after
-    return max(after, told.last_due_time)
+    told = (stored.last_due_time, stored.skipped.last_due_time if stored.skipped is not None else None)
+    return max([after, *(each for each in told if each is not None and each <= now + FUTURE_TOLERANCE)])

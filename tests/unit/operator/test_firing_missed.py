@@ -109,6 +109,36 @@ async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
     assert counts == {deployment_key("a"): 50, deployment_key("b"): 50}
 
 
+async def test_what_it_has_counted_beside_a_later_skip_is_not_counted_again_either(world: World) -> None:
+    """FI-01: AstraBox was away too, so the status of the first ends with what was skipped for that."""
+    world.schedules.put("a", created=START - timedelta(hours=1))
+    world.leases.clear()
+    world.live.clear()
+    first, second = world.operator("op-1"), world.operator("op-2")
+    for each in (first, second):
+        each.see()
+    world.operators = {"op-1"}
+    await first.at(START)
+    world.operators = {"op-2"}
+    await second.firing.drain(START)
+    await first.write_status()
+    second.see()
+    assert await second.count() == 0
+    (entry,) = second.index
+    assert entry.skipped is not None
+    assert entry.skipped.count == 60
+
+
+async def test_a_status_of_the_far_future_hides_nothing_that_was_missed(world: World) -> None:
+    """FI-06: a hand wrote it."""
+    schedule = world.schedules.put("a", created=START - timedelta(hours=1))
+    operator = world.operator()
+    status = schedule.status.changed(last_due_time=START + timedelta(days=9))
+    world.schedules._store(schedule.changed(status=status))
+    operator.see()
+    assert (await operator.at(START)).skipped == 50
+
+
 async def test_a_gap_that_two_operators_have_found_is_one(world: World) -> None:
     """OB-05: both say it, and the API server keeps it once."""
     world.schedules.put("a", created=START - timedelta(hours=1))

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from astrabox_scheduler_client.errors import Unreachable
-from astrabox_scheduler_crds.names import scheduled_run_name
+from astrabox_scheduler_crds.metadata import ObjectMeta
+from astrabox_scheduler_crds.names import requested_run_name, scheduled_run_name
 from astrabox_scheduler_crds.run import RunInvocation
 from tests.unit.operator.world import Operator, World, at
 
@@ -95,6 +96,45 @@ async def test_what_retention_took_was_not_missed_where_all_that_is_left_is_youn
     await starts(heir, at("12:35:30"))
     assert world.schedules.stored["a"].status.skipped is None
     assert heir.events.written == []
+
+
+async def test_what_was_missed_is_told_whatever_a_full_history_says_of_its_age(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OB-05: runs of a restored backup are as young as the restore, and the catch-up adds to them."""
+    monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 5)
+    first = world.operator("op-1")
+    world.schedules.put("a")
+    first.see()
+    await first.minutes("12:01", "12:30")
+    await first.write_status()
+    for minute in range(1, 26):
+        del world.runs.stored[f"a-20260601t12{minute:02}z"]
+    for run in tuple(world.runs.stored.values()):
+        world.runs.put(run.changed(metadata=run.metadata.changed(creation_timestamp=at("13:25"))))
+    world.operators.clear()
+    await starts(world.operator("op-2"), at("13:30:30"))
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (50, at("13:20"))
+
+
+async def test_runs_by_hand_push_scheduled_ones_out_of_the_history(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 2)
+    heir = await half_an_hour_that_no_status_tells(world, "a", keep=1)
+    (run,) = world.runs.stored.values()
+    world.runs.stored.clear()
+    for created in (at("12:33"), at("12:34")):
+        name = requested_run_name("a", created, "abcdefgh")
+        labels = run.metadata.labels
+        metadata = ObjectMeta(name=name, creation_timestamp=created, labels=labels)
+        world.runs.put(run.changed(metadata=metadata, spec=run.spec.changed(trigger="manual", due_time=None)))
+    await starts(heir, at("12:45:30"))
+    skipped = world.schedules.stored["a"].status.skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.last_due_time) == (2, at("12:35"))
 
 
 async def test_what_is_missing_between_runs_was_missed(world: World) -> None:
