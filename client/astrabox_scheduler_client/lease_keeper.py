@@ -223,7 +223,10 @@ class LeaseKeeper:
     def _pause(self) -> float:
         """Seconds until the next renewal is due."""
         pause = seconds_to_next(self._clock.timestamp(), self._period, self._jitter)
-        return min(pause, _RETRY_SECONDS) if self._failing else pause
+        if self._failing:
+            return min(pause, _RETRY_SECONDS)
+        # A renewal that took long has left little of the Lease: the next call has to fit into it.
+        return min(pause, max(0.0, self._term.left(monotonic()) - self._limit))
 
     def _owner_alive(self) -> bool:
         silent = monotonic() - self._beaten

@@ -92,6 +92,12 @@ class LeaseTerm:
             self._expire(monotonic)
             return self._valid_until is not None
 
+    def left(self, monotonic: float) -> float:
+        """Seconds for which it is ours without another renewal."""
+        with self._lock:
+            self._expire(monotonic)
+            return 0.0 if self._valid_until is None else self._valid_until - monotonic
+
     def lapses(self, monotonic: float) -> int:
         """How often the Lease had been lost by `monotonic`, a loss that nobody noticed so far included."""
         with self._lock:

@@ -144,7 +144,7 @@ class Missed:
 def missed_before(
     due_times: DueTimes, after: datetime, horizon: datetime, fired: frozenset[datetime] = frozenset()
 ) -> Missed | None:
-    """The due times in (after, horizon] but those that have `fired`; work is bounded however long the gap."""
+    """The due times in (after, horizon] but those that have `fired`; work grows with these only."""
     if horizon <= after:
         return None
     left = (due for due in due_times.between(after, horizon) if due not in fired)

@@ -103,6 +103,11 @@ class Calls:
             # Whatever AstraBox raises is a failure of this run, and of no other.
             raise _failure(name, error, self._timeout if expired else None) from error
 
+    def cancel_left(self) -> None:
+        """Cancel once more what was left behind: it may have swallowed no more than one cancellation."""
+        for handler in tuple(self._left):
+            handler.cancel()
+
     def _leave(self, handler: asyncio.Task[Any], call: str, run: str) -> None:
         """Nobody waits for it any more; whatever it answers is forgotten."""
         _LOG.error(

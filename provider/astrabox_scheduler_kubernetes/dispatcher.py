@@ -90,7 +90,7 @@ class Dispatcher:
         """Begin nothing more, let what is in progress end within `grace` seconds, hand the rest over.
 
         What is still assigned to us meanwhile, by whoever has not seen the mark yet, goes on as it comes.
-        However this ends, no call goes on after it, and nothing is taken in.
+        However this ends, no call goes on after it that can be cancelled, and nothing is taken in.
         """
         self._keeper.drain()
         drain = Drain(
@@ -102,6 +102,7 @@ class Dispatcher:
         finally:
             # A stop that is cancelled releases the Lease next, and others begin what is in hand here.
             drain.cancel()
+            self._desk.calls.cancel_left()
             await self._end_intake()
 
     def holds(self, name: str) -> bool:

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(560)]
 
 AT_ONCE = 14.0
 """Seconds in which a run that is handed over is taken up: a sweep, and less than a Lease."""
+WHILE_IT_STOPS = 20.0
+"""In which what waits is taken up: sooner than the calls in progress are cut off, after 25 s."""
 
 
 @pytest.mark.xdist_group("both-cores")
@@ -40,7 +42,7 @@ async def test_stop_under_load_is_bounded_and_hands_everything_over(rig: Rig) ->
     for name in waiting:
         (first, *_) = calls_of(history, name)
         assert first.host != "host-1"
-        assert first.begun - asked <= AT_ONCE, (name, first.begun - asked)
+        assert first.begun - asked <= WHILE_IT_STOPS, (name, first.begun - asked)
         assert (status(history.runs[name])["attempts"], used_up(history.runs[name])) == (1, 1)
     for number, name in enumerate(hanging):
         heirs = [call for call in calls_of(history, name) if call.host != "host-1"]

@@ -134,12 +134,15 @@ def test_after_a_lost_answer_the_lease_is_held_again(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(5.0)
         leases.lost = 1
         await keeper._try_to_renew(cast(Leases, leases))
+        lapses = []
         for _ in range(2):
             await asyncio.sleep(keeper._pause())
             await keeper._try_to_renew(cast(Leases, leases))
+            lapses += [keeper.lapses] if keeper.held() else []
         assert asyncio.get_running_loop().time() > run_out, "what was stored before says nothing any more"
         assert keeper.held()
         assert (keeper.name, set(leases.stored)) == ("me", {"me"}), "the process has not stood still"
+        assert len(set(lapses)) == 1, "once it is held, the next renewal comes in time"
 
     play(monkeypatch, story, seconds)
 

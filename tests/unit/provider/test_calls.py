@@ -207,3 +207,24 @@ async def test_a_call_that_ends_at_no_cancellation_keeps_no_place_for_ever(
         assert world.cancellations == 2
         assert (world.status.phase, world.status.failures) == (Phase.RUNNING, 0)
         assert [each[:11] for each in lines() if each.startswith("ERROR")] == ["ERROR run r"]
+
+
+async def test_a_call_that_is_left_is_cancelled_again_at_a_stop() -> None:
+    """G10: it may have swallowed no more than one cancellation."""
+    world = World()
+
+    async def during(_: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.Event().wait()
+
+    world.during = during
+    calls = Calls(world, 0.01, 0.01)
+    with pytest.raises(CallFailedError):
+        await calls.start_session(world.run())
+    (left,) = calls._left
+    calls.cancel_left()
+    await asyncio.wait({left}, timeout=1.0)
+    assert left.cancelled()
+    assert not calls._left
