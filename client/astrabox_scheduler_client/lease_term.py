@@ -88,12 +88,10 @@ class LeaseTerm:
 
     def held(self, monotonic: float) -> bool:
         """Whether the Lease is surely ours at `monotonic`."""
-        with self._lock:
-            self._expire(monotonic)
-            return self._valid_until is not None
+        return self.left(monotonic) > 0.0
 
     def left(self, monotonic: float) -> float:
-        """Seconds for which it is ours without another renewal."""
+        """Seconds for which it is surely ours without another renewal."""
         with self._lock:
             self._expire(monotonic)
             return 0.0 if self._valid_until is None else self._valid_until - monotonic

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from astrabox_scheduler_client.errors import Gone, MalformedAnswer, NotFound
 from astrabox_scheduler_client.transport import Transport
-from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta, ObjectRef
+from astrabox_scheduler_crds.metadata import KubernetesModel, ObjectMeta
 
 T = TypeVar("T", bound=KubernetesModel)
 M = TypeVar("M", bound=KubernetesModel)
@@ -120,26 +120,20 @@ class Resource(Generic[T]):
 
     async def list_all(self, query: Mapping[str, str] | None = None, limit: int = PAGE_LIMIT) -> Listing[T]:
         """All objects that match, in one consistent state, read page by page; `limit` 0 asks for one page."""
-        return await self._list(self._model, "application/json", query or {}, limit, _whole)
+        return await self._list(self._model, "application/json", query or {}, limit, whole)
 
     async def list_metadata(
-        self, query: Mapping[str, str] | None = None, limit: int = PAGE_LIMIT
-    ) -> Listing[PartialObjectMetadata]:
-        """The same with nothing but metadata."""
-        return await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit, _whole)
-
-    async def list_refs(
         self,
-        refer: Callable[[ObjectMeta], ObjectRef],
+        take: Callable[[ObjectMeta], R],
         query: Mapping[str, str] | None = None,
         limit: int = PAGE_LIMIT,
-    ) -> list[ObjectRef]:
-        """The same, and of each only what `refer` takes is kept once its page has been read."""
+    ) -> list[R]:
+        """What `take` makes of the metadata of each: no more is asked for, and kept once a page is read."""
 
-        def kept(item: PartialObjectMetadata) -> ObjectRef:
-            return refer(item.metadata)
+        def taken(item: PartialObjectMetadata) -> R:
+            return take(item.metadata)
 
-        return (await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit, kept)).items
+        return (await self._list(PartialObjectMetadata, _AS_METADATA_LIST, query or {}, limit, taken)).items
 
     async def _list(
         self, model: type[M], accept: str, query: Mapping[str, str], limit: int, take: Callable[[M], R]
@@ -207,7 +201,8 @@ def _page_model(model: type[M]) -> type[_Page[M]]:
     return _Page[model]  # type: ignore[valid-type]
 
 
-def _whole(item: M) -> M:
+def whole(item: R) -> R:
+    """All of it is kept."""
     return item
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from astrabox_scheduler_client.resource import Listing, Resource
+from astrabox_scheduler_client.resource import Listing, Resource, whole
 from astrabox_scheduler_client.transport import Transport
 from astrabox_scheduler_client.watch import RunEvent, event_of
 from astrabox_scheduler_crds import labels as names
@@ -49,8 +49,7 @@ class Runs:
 
     async def list_metadata_for_deployment(self, key: str) -> list[ObjectMeta]:
         """The same with nothing but metadata."""
-        found = await self._resource.list_metadata(_of_deployment(key), _ONE_PAGE)
-        return [item.metadata for item in found.items]
+        return await self._resource.list_metadata(whole, _of_deployment(key), _ONE_PAGE)
 
     async def list_assigned(self, assignee: str, *, unfinished: bool = True) -> Listing[RunInvocation]:
         """The runs labelled with this assignee; its resource version is where a `watch` goes on."""
@@ -61,18 +60,17 @@ class Runs:
     async def list_refs(self, key: str | None = None) -> list[ObjectRef]:
         """Every run, or those of the AstraBox Deployment with this key."""
         if key is None:
-            return await self._resource.list_refs(reference)
-        return await self._resource.list_refs(reference, _of_deployment(key), _ONE_PAGE)
+            return await self._resource.list_metadata(reference)
+        return await self._resource.list_metadata(reference, _of_deployment(key), _ONE_PAGE)
 
     async def list_unfinished_metadata(self) -> list[ObjectMeta]:
         """Metadata of every run whose phase may still change."""
-        found = await self._resource.list_metadata({"fieldSelector": _UNFINISHED}, _ONE_PAGE)
-        return [item.metadata for item in found.items]
+        return await self._resource.list_metadata(whole, {"fieldSelector": _UNFINISHED}, _ONE_PAGE)
 
     async def list_finished_refs(self) -> list[ObjectRef]:
         """Every run in a phase that never changes again."""
         lists = [
-            await self._resource.list_refs(reference, {"fieldSelector": f"status.phase={each}"})
+            await self._resource.list_metadata(reference, {"fieldSelector": f"status.phase={each}"})
             for each in FINISHED
         ]
         return [run for found in lists for run in found]

@@ -74,19 +74,20 @@ class Schedules:
     async def enabled_versions(self) -> dict[str, Version]:
         """Every enabled schedule by name, read consistently, in one call and without the payloads."""
         # One unpaged call: a page after the first may be answered from an older state than its own begin.
-        found = await self._resource.list_metadata(_ENABLED, limit=0)
-        return {item.metadata.name: _version(item.metadata) for item in found.items}
+        found = await self._resource.list_metadata(
+            lambda meta: (meta.name, _version(meta)), _ENABLED, limit=0
+        )
+        return dict(found)
 
     async def uids(self) -> frozenset[str | None]:
         """Of every schedule, disabled ones too, read consistently and without the payloads."""
-        found = await self._resource.list_metadata(limit=0)
-        return frozenset(item.metadata.uid for item in found.items)
+        return frozenset(await self._resource.list_metadata(lambda meta: meta.uid, limit=0))
 
     async def version(self, name: str) -> Version | None:
         """The same of one schedule; None while it is absent or disabled."""
         one = {"fieldSelector": f"metadata.name={name},{_ENABLED['fieldSelector']}"}
-        found = await self._resource.list_metadata(one, limit=0)
-        return _version(found.items[0].metadata) if found.items else None
+        found = await self._resource.list_metadata(_version, one, limit=0)
+        return found[0] if found else None
 
     async def stored_version(self, name: str) -> Version | None:
         """The same by a read of the whole object, in which the API server's cache has no part."""
