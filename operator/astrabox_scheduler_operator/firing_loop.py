@@ -9,12 +9,7 @@ from typing import Final
 
 from astrabox_scheduler_client.errors import ApiError
 from astrabox_scheduler_crds.assignment import owner
-from astrabox_scheduler_crds.firing import (
-    FUTURE_TOLERANCE,
-    Decision,
-    SkipReason,
-    decide,
-)
+from astrabox_scheduler_crds.firing import FUTURE_TOLERANCE, Decision, SkipReason, decide
 from astrabox_scheduler_crds.lease import LEASE_DURATION_SECONDS
 from astrabox_scheduler_crds.presence import Presence
 from astrabox_scheduler_crds.server_clock import ServerClock

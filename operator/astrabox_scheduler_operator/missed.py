@@ -121,44 +121,47 @@ class MissedCount:
         return runs, errors[0] if errors else None
 
     def _count(self, entry: Entry, horizon: datetime, runs: Sequence[ObjectRef]) -> int:
+        now = self._clock.now()
+        fired, complete_since = _history(runs, self._keep)
+        counted, missed = _counted_to(entry.stored, now), 0
         spans = [each for each in entry.passed if each.after < horizon]
         entry.counted_to(horizon)
         self._skips.index.touch(entry.name)
-        return sum(self._count_span(entry, each, min(each.horizon, horizon), runs) for each in spans)
-
-    def _count_span(self, entry: Entry, span: Passed, horizon: datetime, runs: Sequence[ObjectRef]) -> int:
-        after = _counted_to(entry.stored, span.after, self._clock.now())
-        fired = _due_times(runs, entry.name, after, horizon)
-        if fired:
-            entry.learn_fired(fired[-1])
-        if len(runs) >= self._keep:
-            # Those of earlier due times may have been there: retention takes the oldest first.
-            after = max(after, min(horizon, *map(_age, runs)))
-        missed = missed_before(span.due_times, after, horizon, frozenset(fired))
-        if missed is None:
-            return 0
-        told = (missed.first, missed.last, missed.count)
-        self._skips.span(entry, told, SkipReason.MISSED, self._clock.now())
-        return missed.count
+        for span in spans:
+            after, end = max(span.after, counted), min(span.horizon, horizon)
+            found = [due for due in fired if after < due <= end]
+            if found:
+                entry.learn_fired(found[-1])
+            after = max(after, min(end, complete_since))
+            told = missed_before(span.due_times, after, end, frozenset(found))
+            if told is not None:
+                self._skips.span(entry, (told.first, told.last, told.count), SkipReason.MISSED, now)
+                missed += told.count
+        return missed
 
 
-def _due_times(runs: Sequence[ObjectRef], key: str, after: datetime, horizon: datetime) -> list[datetime]:
-    """Those of the scheduled runs of `key` in (after, horizon], ascending."""
-    parsed = (parse_scheduled_run_name(run.name) for run in runs)
-    found = (each for each in parsed if each is not None)
-    return sorted(due for owner, due in found if owner == key and after < due <= horizon)
+def _history(runs: Sequence[ObjectRef], keep: int) -> tuple[list[datetime], datetime]:
+    """The due times that have their run, ascending; and since when every run is there that ever was.
+
+    Retention takes the oldest first, and none while there are fewer than `keep`. How old a run is its due
+    time says: its creation may be that of a restored backup.
+    """
+    fired: list[datetime] = []
+    ages: list[datetime] = []
+    for run in runs:
+        parsed = parse_scheduled_run_name(run.name)
+        ages.append(parsed[1] if parsed is not None else run.created or _LONG_AGO)
+        if parsed is not None and parsed[0] == run.deployment:
+            fired.append(parsed[1])
+    return sorted(fired), min(ages) if len(ages) >= keep else _LONG_AGO
 
 
-def _age(run: ObjectRef) -> datetime:
-    """When it was due, or asked for. Its creation may be that of a restored backup."""
-    parsed = parse_scheduled_run_name(run.name)
-    return parsed[1] if parsed is not None else run.created or _LONG_AGO
-
-
-def _counted_to(stored: ScheduleStatus, after: datetime, now: datetime) -> datetime:
-    """How far another operator has come after that: it writes no status before it has counted.
+def _counted_to(stored: ScheduleStatus, now: datetime) -> datetime:
+    """How far another operator has come meanwhile: it writes no status before it has counted.
 
     Two that have just started both pass all of it, until they see each other.
     """
     told = (stored.last_due_time, stored.skipped.last_due_time if stored.skipped is not None else None)
-    return max([after, *(each for each in told if each is not None and each <= now + FUTURE_TOLERANCE)])
+    return max(
+        (each for each in told if each is not None and each <= now + FUTURE_TOLERANCE), default=_LONG_AGO
+    )

@@ -59,8 +59,8 @@ FIRING: Final = (
         edits=(
             (
                 f"{OPERATOR}/missed.py",
-                "fired = _due_times(runs, entry.name, after, horizon)",
-                "fired: list[datetime] = []",
+                "found = [due for due in fired if after < due <= end]",
+                "found: list[datetime] = []",
             ),
         ),
         tests=(f"{_UNIT}/test_missed_told.py::test_what_has_its_run_was_not_missed",),
