@@ -89,8 +89,7 @@ async def test_an_edit_during_the_create_forgets_no_run(world: World) -> None:
 
     world.runs.create = create_and_edit  # type: ignore[method-assign]
     await operator.at(at("12:01"))
-    entry = operator.index.get("a")
-    assert entry is not None
+    entry = operator.entry("a")
     assert (entry.last_due, entry.last_run) == (at("12:01"), "a-20260601t1201z")
     assert entry.next_due == at("12:30")
 
@@ -103,8 +102,7 @@ async def test_a_disable_that_the_watch_has_not_brought_counts(world: World) -> 
     world.schedules.put("a", enabled=False)
     await operator.at(at("12:01"))
     assert world.runs.creates == []
-    entry = operator.index.get("a")
-    assert entry is not None
+    entry = operator.entry("a")
     assert not entry.enabled
 
 
@@ -224,8 +222,7 @@ async def test_a_large_payload_is_read_when_it_is_needed(world: World) -> None:
     assert len(text) > MAX_KEPT_PAYLOAD
     world.schedules.put("a", payload=text)
     operator.see()
-    entry = operator.index.get("a")
-    assert entry is not None
+    entry = operator.entry("a")
     assert entry.payload is None
     await operator.at(at("12:01"))
     assert world.runs.stored["a-20260601t1201z"].spec.payload == text

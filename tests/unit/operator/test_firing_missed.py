@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from astrabox_scheduler_crds.names import deployment_key
-from tests.unit.operator.world import START, World, at
+from tests.unit.operator.world import START, Operator, World, at
 
 
 async def test_after_hours_without_operators_nothing_of_them_is_made_up_for(world: World) -> None:
@@ -29,8 +29,7 @@ async def test_a_gap_of_years_costs_bounded_work(world: World) -> None:
     result = await operator.at(START)
     assert result.skipped == 1000
     assert result.fired == 10
-    entry = operator.index.get("a")
-    assert entry is not None
+    entry = operator.entry("a")
     assert entry.skipped is not None
     assert entry.skipped.last_due_time == at("11:50"), "the latest one, exactly"
     assert entry.next_due == at("12:01")
@@ -91,10 +90,8 @@ async def test_nothing_is_counted_during_a_burst(world: World, monkeypatch: pyte
     await asyncio.wait_for(turn, 1)
 
 
-async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(world: World) -> None:
-    """FI-01: two that start at once both take the share of both, until they see each other."""
-    world.schedules.put("a", created=START - timedelta(hours=1))
-    world.schedules.put("b", created=START - timedelta(hours=1))
+async def one_has_counted(world: World) -> Operator:
+    """Of two that start at once and have both passed over the same: the one that has not counted it."""
     first, second = world.operator("op-1"), world.operator("op-2")
     for each in (first, second):
         each.see()
@@ -104,6 +101,14 @@ async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(
     await second.firing.drain(START)
     await first.write_status()
     second.see()
+    return second
+
+
+async def test_what_another_operator_has_counted_meanwhile_is_not_counted_again(world: World) -> None:
+    """FI-01: two that start at once both take the share of both, until they see each other."""
+    world.schedules.put("a", created=START - timedelta(hours=1))
+    world.schedules.put("b", created=START - timedelta(hours=1))
+    second = await one_has_counted(world)
     assert await second.count() == 0
     counts = {entry.name: entry.skipped.count for entry in second.index if entry.skipped is not None}
     assert counts == {deployment_key("a"): 50, deployment_key("b"): 50}
@@ -114,19 +119,11 @@ async def test_what_it_has_counted_beside_a_later_skip_is_not_counted_again_eith
     world.schedules.put("a", created=START - timedelta(hours=1))
     world.leases.clear()
     world.live.clear()
-    first, second = world.operator("op-1"), world.operator("op-2")
-    for each in (first, second):
-        each.see()
-    world.operators = {"op-1"}
-    await first.at(START)
-    world.operators = {"op-2"}
-    await second.firing.drain(START)
-    await first.write_status()
-    second.see()
+    second = await one_has_counted(world)
     assert await second.count() == 0
-    (entry,) = second.index
-    assert entry.skipped is not None
-    assert entry.skipped.count == 60
+    skipped = second.entry("a").skipped
+    assert skipped is not None
+    assert skipped.count == 60
 
 
 async def test_a_status_of_the_far_future_hides_nothing_that_was_missed(world: World) -> None:
@@ -237,8 +234,7 @@ async def test_a_lost_status_write_fires_nothing_twice(world: World) -> None:
     await second.at(at("12:01:11"))
     assert world.runs.creates == ["a-20260601t1201z", "a-20260601t1201z"]
     assert len(world.runs.stored) == 1
-    entry = second.index.get("a")
-    assert entry is not None
+    entry = second.entry("a")
     assert entry.last_run == "a-20260601t1201z"
     assert second.sample("fired_total") == 0, "the other one fired it"
 

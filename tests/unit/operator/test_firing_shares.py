@@ -181,8 +181,7 @@ async def test_the_others_follow_the_status_of_the_owner(world: World) -> None:
         await each.at(at("12:01"))
     await owner.write_status()
     other.see()
-    entry = other.index.get("a")
-    assert entry is not None
+    entry = other.entry("a")
     assert entry.next_due == at("12:02")
     world.operators.discard(owner.attendance.identity)
     await other.at(at("12:01:30"))

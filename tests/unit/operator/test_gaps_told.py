@@ -53,8 +53,7 @@ def test_what_is_counted_later_begins_the_gap_that_is_known(world: World) -> Non
     operator = world.operator()
     world.schedules.put("a")
     operator.see()
-    entry = operator.index.get("a")
-    assert entry is not None
+    entry = operator.entry("a")
     entry.settle_skipped(at("12:20"), at("12:25"), 6, SkipReason.MISSED)
     entry.settle_skipped(at("12:01"), at("12:10"), 10, SkipReason.MISSED)
     assert entry.gaps == (Gap(at("12:01"), at("12:25"), 16, SkipReason.MISSED),)

@@ -15,15 +15,8 @@ from astrabox_scheduler_crds.schedule import (
     ScheduleStatus,
     Skipped,
 )
-from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
 from tests.unit.operator.world import MARKER, START, Operator, World, at
-
-
-def held(operator: Operator, name: str) -> Entry:
-    entry = operator.index.get(name)
-    assert entry is not None
-    return entry
 
 
 @pytest.mark.parametrize(
@@ -68,7 +61,7 @@ async def test_a_zone_that_is_gone_from_the_database_can_be_disabled_and_correct
     operator = world.operator()
     world.schedules.put("a", time_zone="Atlantis/Old")
     operator.see()
-    assert held(operator, "a").problem is not None
+    assert operator.entry("a").problem is not None
     world.schedules.put("a", enabled=False)
     operator.see()
     await operator.write_status()
@@ -98,7 +91,7 @@ async def test_a_calculus_that_does_not_advance_is_a_condition_not_a_loop(
     monkeypatch.setattr(CronSchedule, "next_after", stuck)
     operator.see()
     await operator.at(at("12:07:01"))
-    problem = held(operator, "a").problem
+    problem = operator.entry("a").problem
     assert problem is not None
     assert problem.reason == "CronNotAdvancing"
     assert len(world.due_names("b")) == 7
@@ -119,7 +112,7 @@ async def test_an_unreadable_object_is_told_once_and_harms_no_other(
     assert len([r for r in caplog.records if "cannot be read" in r.getMessage()]) == 1
     world.schedules.put("odd")
     operator.see()
-    assert held(operator, "odd").problem is None
+    assert operator.entry("odd").problem is None
 
 
 async def test_an_older_generation_from_the_watch_changes_nothing(world: World) -> None:
@@ -129,9 +122,9 @@ async def test_an_older_generation_from_the_watch_changes_nothing(world: World) 
     world.schedules.put("a", cron="6 12 * * *")
     operator.see()
     operator.index.upsert(old, world.now)
-    assert held(operator, "a").next_due == at("12:06")
-    operator.index.upsert_read(old, world.now, held(operator, "a"))
-    assert held(operator, "a").next_due != at("12:06"), "a consistent read is believed"
+    assert operator.entry("a").next_due == at("12:06")
+    operator.index.upsert_read(old, world.now, operator.entry("a"))
+    assert operator.entry("a").next_due != at("12:06"), "a consistent read is believed"
 
 
 @pytest.mark.parametrize(
@@ -145,17 +138,17 @@ async def test_a_generation_that_is_used_again_for_another_spec_is_taken_in(
     old = world.schedules.put("a", cron="5 12 * * *")
     world.schedules.put("a", cron="7 12 * * *")
     operator.see()
-    seen = held(operator, "a").version
+    seen = operator.entry("a").version
     world.schedules.stored["a"] = old
     again = world.schedules.put("a", **fields)
     operator.see()
-    entry = held(operator, "a")
+    entry = operator.entry("a")
     assert entry.version == seen
     assert (entry.enabled, entry.payload) == (again.spec.enabled, again.spec.payload)
     if entry.problem is None:
         assert entry.observed.time_rule == again.spec.time_rule
     operator.see()
-    assert held(operator, "a") is entry, "and it is its own echo"
+    assert operator.entry("a") is entry, "and it is its own echo"
 
 
 @pytest.mark.parametrize("payload", ['"x' + "x" * MAX_KEPT_PAYLOAD + '"', "x" * (MAX_KEPT_PAYLOAD + 1), "x"])
@@ -163,9 +156,9 @@ async def test_an_echo_of_any_payload_is_an_echo(world: World, payload: str) -> 
     operator = world.operator()
     world.schedules.put("a", payload=payload)
     operator.see()
-    entry = held(operator, "a")
+    entry = operator.entry("a")
     operator.see()
-    assert held(operator, "a") is entry
+    assert operator.entry("a") is entry
 
 
 async def test_a_read_that_is_answered_late_undoes_nothing(world: World) -> None:
@@ -173,14 +166,14 @@ async def test_a_read_that_is_answered_late_undoes_nothing(world: World) -> None
     operator = world.operator()
     old = world.schedules.put("a", cron="5 12 * * *")
     operator.see()
-    known = held(operator, "a")
+    known = operator.entry("a")
     newer = world.schedules.put("a", cron="6 12 * * *")
     operator.see()
     operator.index.upsert_read(old, world.now, known)
-    assert held(operator, "a").version[1] == newer.metadata.generation
+    assert operator.entry("a").version[1] == newer.metadata.generation
     newest = world.schedules.put("a", cron="7 12 * * *")
     operator.index.upsert_read(newest, world.now, known)
-    assert held(operator, "a").version[1] == newest.metadata.generation, (
+    assert operator.entry("a").version[1] == newest.metadata.generation, (
         "the answer may be ahead of the watch"
     )
 
@@ -190,7 +183,7 @@ async def test_a_read_that_is_answered_late_brings_nothing_back(world: World) ->
     operator = world.operator()
     old = world.schedules.put("a")
     operator.see()
-    known = held(operator, "a")
+    known = operator.entry("a")
     operator.index.remove("a", old.metadata.uid)
     operator.index.upsert_read(old, world.now, known)
     assert operator.index.get("a") is None
@@ -199,7 +192,7 @@ async def test_a_read_that_is_answered_late_brings_nothing_back(world: World) ->
     operator.see()
     operator.index.upsert_read(old, world.now, known)
     operator.index.forget(known)
-    assert held(operator, "a").metadata.uid == anew.metadata.uid
+    assert operator.entry("a").metadata.uid == anew.metadata.uid
 
 
 async def test_a_delete_of_the_one_before_does_not_remove_the_one_there(world: World) -> None:
@@ -207,7 +200,7 @@ async def test_a_delete_of_the_one_before_does_not_remove_the_one_there(world: W
     world.schedules.put("a")
     operator.see()
     operator.index.remove("a", "the uid of the one before")
-    assert held(operator, "a").name == "a"
+    assert operator.entry("a").name == "a"
 
 
 async def test_an_echo_of_our_own_status_is_cheap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,11 +209,11 @@ async def test_an_echo_of_our_own_status_is_cheap(world: World, monkeypatch: pyt
     operator.see()
     await operator.at(at("12:01"))
     await operator.write_status()
-    before = held(operator, "a")
+    before = operator.entry("a")
     monkeypatch.setattr(CronSchedule, "next_after", lambda *_: pytest.fail("a due time was computed"))
     operator.see()
     await operator.write_status()
-    assert held(operator, "a") is before
+    assert operator.entry("a") is before
     assert len(world.schedules.patches) == 1
 
 
@@ -234,7 +227,7 @@ async def test_a_status_from_the_future_is_not_believed(world: World) -> None:
     )
     world.schedules.stored["a"] = stored.changed(status=status)
     operator.see()
-    assert held(operator, "a").next_due == at("12:01")
+    assert operator.entry("a").next_due == at("12:01")
 
 
 async def test_since_when_a_rule_holds_is_one_answer_for_all_replicas(world: World) -> None:
@@ -252,7 +245,7 @@ async def test_since_when_a_rule_holds_is_one_answer_for_all_replicas(world: Wor
     if not world.schedules.patches:
         await writer.write_status()
     other.see()
-    assert held(other, "a").observed.active_since == held(writer, "a").observed.active_since
+    assert other.entry("a").observed.active_since == writer.entry("a").observed.active_since
 
 
 @pytest.mark.parametrize(("owing", "before", "after"), [(False, "12:03", "12:04"), (True, "12:01", "12:01")])
@@ -269,10 +262,10 @@ async def test_a_beginning_that_another_replica_wrote_moves_the_present_rule_alo
     )
     stored = world.schedules.put("a", cron="* * * * *", earlier_rules=(owed,) if owing else None)
     operator.index.upsert(stored, world.now)
-    assert held(operator, "a").next_due == at(before)
+    assert operator.entry("a").next_due == at(before)
     status = ScheduleStatus(time_rule=stored.spec.time_rule, active_since=at("12:03:10"))
     operator.index.upsert(stored.changed(status=status), world.now)
-    entry = held(operator, "a")
+    entry = operator.entry("a")
     assert entry.next_due == at(after)
     entry.settle_fired(at(after))
     assert entry.next_due == at("12:04" if owing else "12:05")
@@ -297,7 +290,7 @@ async def test_the_observed_rule_survives_a_restart(world: World) -> None:
     world.now = at("12:04")
     second.see()
     await second.at(at("12:04"))
-    assert held(second, "a").observed.active_since == at("12:03")
+    assert second.entry("a").observed.active_since == at("12:03")
     assert world.runs.creates == []
 
 
@@ -307,7 +300,7 @@ def test_a_schedule_that_is_being_deleted_does_not_fire(world: World) -> None:
     item = world.schedules.put("a")
     gone = item.changed(metadata=item.metadata.changed(deletion_timestamp=START, generation=2))
     operator.index.upsert(gone, world.now)
-    assert held(operator, "a").next_due is None
+    assert operator.entry("a").next_due is None
 
 
 async def test_any_deployment_id_fires_under_its_key(world: World) -> None:
@@ -325,4 +318,4 @@ def test_the_time_rule_is_kept_for_an_object_without_creation_time(world: World)
     operator = world.operator()
     spec = ScheduleSpec(deployment_id="a", cron="* * * * *", time_zone="UTC", payload="{}")
     operator.index.upsert(DeploymentSchedule(metadata=ObjectMeta(name="a", uid="u"), spec=spec), START)
-    assert held(operator, "a").cursor == START
+    assert operator.entry("a").cursor == START

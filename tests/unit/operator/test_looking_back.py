@@ -11,17 +11,9 @@ from astrabox_scheduler_crds.firing import SkipReason
 from astrabox_scheduler_crds.metadata import utc_text
 from astrabox_scheduler_crds.run import Phase
 from astrabox_scheduler_crds.timeline import next_change, replaced
-from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.schedule_status import status_of
 from tests.unit.operator.test_orphans import run
 from tests.unit.operator.world import Operator, World, at, finished
-
-
-def entry_of(operator: Operator) -> Entry:
-    """The entry of the one schedule."""
-    found = operator.index.get("a")
-    assert found is not None
-    return found
 
 
 def cut(world: World, name: str = "astrabox-1", until: str = "12:00:40") -> None:
@@ -109,14 +101,14 @@ async def test_only_the_owner_looks_back(world: World) -> None:
     back(world)
     for each in (first, second):
         await each.firing.step(at("12:02:40"))
-    assert sorted(len(entry_of(each).looked_back) for each in (first, second)) == [0, 2]
+    assert sorted(len(each.entry("a").looked_back) for each in (first, second)) == [0, 2]
 
 
 async def test_what_is_owed_is_left_to_a_new_owner(world: World) -> None:
     """An operator that has lost the share keeps nothing back; it looks back anew if it becomes its owner."""
     operator = await after_a_cut(world)
     back(world)
-    entry = entry_of(operator)
+    entry = operator.entry("a")
     assert entry.look_back(world.presence(), at("11:52"))
     assert entry.next_due == at("12:01")
     entry.drop_owed()
@@ -146,7 +138,7 @@ async def test_a_new_stretch_forgets_the_one_before_if_something_fired_between(w
     await operator.at(at("12:03:01"))
     world.provider("astrabox-2", at("12:02:40"), until=at("12:03:20"))
     await operator.at(at("12:04:21"))
-    skipped = entry_of(operator).skipped
+    skipped = operator.entry("a").skipped
     assert skipped is not None
     assert (skipped.count, skipped.unproven_since) == (3, at("12:04"))
 
@@ -171,7 +163,7 @@ async def test_only_what_is_proved_is_owed(world: World) -> None:
     cut(world, until="12:01:30")
     await operator.at(at("12:02:40"))
     assert world.due_names("a") == ["12:01"]
-    skipped = entry_of(operator).skipped
+    skipped = operator.entry("a").skipped
     assert skipped is not None
     assert skipped.unproven_since == at("12:02")
 
@@ -235,10 +227,10 @@ async def test_an_edit_that_came_first_drops_nothing(world: World) -> None:
 async def test_an_edit_while_it_is_owed_drops_nothing(world: World) -> None:
     operator = await after_a_cut(world)
     back(world)
-    assert entry_of(operator).look_back(world.presence(), at("11:52"))
+    assert operator.entry("a").look_back(world.presence(), at("11:52"))
     world.schedules.put("a", payload='{"p":"other"}')
     operator.see()
-    assert entry_of(operator).owed == ()
+    assert operator.entry("a").owed == ()
     await operator.at(at("12:02:40"))
     assert world.due_names("a") == ["12:01", "12:02"]
 
@@ -250,7 +242,7 @@ async def test_one_whose_name_is_taken_is_counted_once(world: World) -> None:
     await operator.at(at("12:02:40"))
     assert world.due_names("a") == ["12:02"]
     assert world.runs.stored["a-20260601t1201z"] == first
-    skipped = entry_of(operator).skipped
+    skipped = operator.entry("a").skipped
     assert skipped is not None
     assert (skipped.count, skipped.last_due_time) == (2, at("12:02"))
     assert skipped.reason == SkipReason.NO_PROVIDER
@@ -258,7 +250,7 @@ async def test_one_whose_name_is_taken_is_counted_once(world: World) -> None:
 
 def change(world: World, operator: Operator, **spec: Any) -> None:
     """As the provider writes it: with the rules that it ends."""
-    stored = world.schedules.stored["a"].changed(status=status_of(entry_of(operator), world.now))
+    stored = world.schedules.stored["a"].changed(status=status_of(operator.entry("a"), world.now))
     now = world.now
     since = next_change(stored, now)
     enabled = spec.get("enabled", stored.spec.enabled)
@@ -287,7 +279,7 @@ async def test_what_was_owed_and_could_not_be_fired_leaves_its_trace(world: Worl
     (note,) = notes
     assert note.startswith("3 due times were skipped, from 2026-06-01T12:01:00Z to 2026-06-01T12:03:00Z")
     assert "within the catch-up window" in note
-    skipped = entry_of(operator).skipped
+    skipped = operator.entry("a").skipped
     assert skipped is not None
     assert (skipped.count, skipped.reason, skipped.unproven_since) == (3, SkipReason.MISSED, None)
 
@@ -336,8 +328,8 @@ async def test_of_what_was_owed_only_the_window_is_remembered(world: World) -> N
         back(world)
         await operator.at(at(f"{hour}:03:40"))
         assert {f"{hour}:01", f"{hour}:02", f"{hour}:03"} <= set(world.due_names("a"))
-        assert len(entry_of(operator).looked_back) <= 10
-    assert len(entry_of(operator).looked_back) == 3
+        assert len(operator.entry("a").looked_back) <= 10
+    assert len(operator.entry("a").looked_back) == 3
 
 
 async def test_an_heir_owes_nothing_of_a_cut_that_was_longer_than_the_window(world: World) -> None:

@@ -40,6 +40,12 @@ async def starts(operator: Operator, now: datetime) -> None:
     await operator.reporter.flush()
 
 
+def skipped(world: World, name: str = "a") -> tuple[int, datetime | None] | None:
+    """How many its status tells as skipped, and the last of them."""
+    told = world.schedules.stored[name].status.skipped
+    return None if told is None else (told.count, told.last_due_time)
+
+
 async def test_what_has_its_run_was_not_missed(world: World) -> None:
     """OB-05: statuses were refused for longer than the window; nobody is alarmed for nothing."""
     heir = await half_an_hour_that_no_status_tells(world, "a")
@@ -55,9 +61,7 @@ async def test_only_what_has_no_run_was_missed(world: World) -> None:
     """OB-05: the lone operator was killed after 12:30, and its heir comes an hour later."""
     heir = await half_an_hour_that_no_status_tells(world, "a")
     await starts(heir, at("13:30:30"))
-    skipped = world.schedules.stored["a"].status.skipped
-    assert skipped is not None
-    assert (skipped.count, skipped.last_due_time) == (50, at("13:20"))
+    assert skipped(world) == (50, at("13:20"))
     assert heir.sample("skipped_total", reason="OutsideCatchUpWindow") == 50
     ((_, reason, note),) = heir.events.written
     assert reason == "DueTimesSkipped"
@@ -81,9 +85,7 @@ async def test_what_retention_took_was_not_missed(world: World, monkeypatch: pyt
     monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 5)
     heir = await half_an_hour_that_no_status_tells(world, "a", keep=5)
     await starts(heir, at("12:45:30"))
-    skipped = world.schedules.stored["a"].status.skipped
-    assert skipped is not None
-    assert (skipped.count, skipped.last_due_time) == (5, at("12:35"))
+    assert skipped(world) == (5, at("12:35"))
 
 
 async def test_what_retention_took_was_not_missed_where_all_that_is_left_is_younger(
@@ -94,7 +96,7 @@ async def test_what_retention_took_was_not_missed_where_all_that_is_left_is_youn
     heir = await half_an_hour_that_no_status_tells(world, "a", keep=1)
     world.schedules.put("a", cron="*/10 * * * *")
     await starts(heir, at("12:35:30"))
-    assert world.schedules.stored["a"].status.skipped is None
+    assert skipped(world) is None
     assert heir.events.written == []
 
 
@@ -103,20 +105,12 @@ async def test_what_was_missed_is_told_whatever_a_full_history_says_of_its_age(
 ) -> None:
     """OB-05: runs of a restored backup are as young as the restore, and the catch-up adds to them."""
     monkeypatch.setattr("tests.unit.operator.world.DEFAULT_KEEP", 5)
-    first = world.operator("op-1")
-    world.schedules.put("a")
-    first.see()
-    await first.minutes("12:01", "12:30")
-    await first.write_status()
-    for minute in range(1, 26):
-        del world.runs.stored[f"a-20260601t12{minute:02}z"]
+    heir = await half_an_hour_that_no_status_tells(world, "a", keep=5)
+    await world.schedules.patch_status("a", {"lastDueTime": "2026-06-01T12:30:00Z"})
     for run in tuple(world.runs.stored.values()):
         world.runs.put(run.changed(metadata=run.metadata.changed(creation_timestamp=at("13:25"))))
-    world.operators.clear()
-    await starts(world.operator("op-2"), at("13:30:30"))
-    skipped = world.schedules.stored["a"].status.skipped
-    assert skipped is not None
-    assert (skipped.count, skipped.last_due_time) == (50, at("13:20"))
+    await starts(heir, at("13:30:30"))
+    assert skipped(world) == (50, at("13:20"))
 
 
 async def test_runs_by_hand_push_scheduled_ones_out_of_the_history(
@@ -132,9 +126,7 @@ async def test_runs_by_hand_push_scheduled_ones_out_of_the_history(
         metadata = ObjectMeta(name=name, creation_timestamp=created, labels=labels)
         world.runs.put(run.changed(metadata=metadata, spec=run.spec.changed(trigger="manual", due_time=None)))
     await starts(heir, at("12:45:30"))
-    skipped = world.schedules.stored["a"].status.skipped
-    assert skipped is not None
-    assert (skipped.count, skipped.last_due_time) == (2, at("12:35"))
+    assert skipped(world) == (2, at("12:35"))
 
 
 async def test_what_is_missing_between_runs_was_missed(world: World) -> None:
@@ -143,9 +135,7 @@ async def test_what_is_missing_between_runs_was_missed(world: World) -> None:
     for fired in ("12:03", "12:07"):
         del world.runs.stored[scheduled_run_name("a", at(fired))]
     await starts(heir, at("12:40:30"))
-    skipped = world.schedules.stored["a"].status.skipped
-    assert skipped is not None
-    assert (skipped.count, skipped.last_due_time) == (2, at("12:07"))
+    assert skipped(world) == (2, at("12:07"))
 
 
 async def test_of_many_schedules_all_runs_are_listed_once(world: World) -> None:
@@ -154,8 +144,7 @@ async def test_of_many_schedules_all_runs_are_listed_once(world: World) -> None:
     world.runs.lists = 0
     await starts(heir, at("12:50:30"))
     assert world.runs.lists == 1
-    skipped = [item.status.skipped for item in world.schedules.stored.values()]
-    assert {each.count for each in skipped if each is not None} == {10}
+    assert {skipped(world, name) for name in world.schedules.stored} == {(10, at("12:40"))}
 
 
 async def test_runs_that_cannot_be_listed_are_waited_for(world: World) -> None:
@@ -184,10 +173,7 @@ async def test_one_whose_runs_cannot_be_listed_holds_up_no_other(world: World) -
     with pytest.raises(Unreachable):
         await heir.count()
     await heir.write_status()
-    told = {name: item.status.skipped for name, item in world.schedules.stored.items()}
-    assert told["a"] is None
-    assert told["b"] is not None
-    assert told["b"].count == 10
+    assert (skipped(world, "a"), skipped(world, "b")) == (None, (10, at("12:40")))
     world.runs.unlisted = None
     assert await heir.count() == 10
 
@@ -204,10 +190,8 @@ async def test_who_starts_before_it_is_counted_counts_it(world: World) -> None:
     assert status.next_due_time == at("12:51")
     world.operators.clear()
     await starts(world.operator("op-3"), at("12:50:40"))
-    status = world.schedules.stored["a"].status
-    assert status.last_due_time == at("12:50")
-    assert status.skipped is not None
-    assert (status.skipped.count, status.skipped.last_due_time) == (10, at("12:40"))
+    assert world.schedules.stored["a"].status.last_due_time == at("12:50")
+    assert skipped(world) == (10, at("12:40"))
 
 
 async def test_what_an_edited_schedule_passed_over_is_counted_by_its_former_rule(world: World) -> None:
@@ -251,8 +235,7 @@ async def test_what_is_passed_over_again_and_again_waits_as_one(world: World) ->
         with pytest.raises(Unreachable):
             await heir.count()
         world.now += timedelta(minutes=1)
-    entry = heir.index.get("a")
-    assert entry is not None
+    entry = heir.entry("a")
     assert [(each.after, each.horizon) for each in entry.passed] == [(at("12:00:30"), at("13:09:29.999999"))]
 
 

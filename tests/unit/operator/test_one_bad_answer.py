@@ -21,7 +21,6 @@ from astrabox_scheduler_client.schedules import Schedules, Version
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.schedule import DeploymentSchedule
 from astrabox_scheduler_crds.timeline import next_change, replaced
-from astrabox_scheduler_operator.entry import Entry
 from astrabox_scheduler_operator.index import MAX_KEPT_PAYLOAD
 from astrabox_scheduler_operator.repeat import GIVE_UP_AFTER, Tries
 from astrabox_scheduler_operator.schedule_status import state_of
@@ -183,13 +182,13 @@ async def test_a_due_time_that_could_not_be_created_is_told_when_its_window_clos
     states = set()
     while now < at("12:12"):
         await operator.at(now)
-        states.add(state_of(entry_of(operator)))
+        states.add(state_of(operator.entry("a")))
         now += timedelta(seconds=20)
     assert states == {"failing", "active"}
     await operator.at(at("18:00"))
     await operator.write_status()
     await operator.reporter.flush()
-    assert state_of(entry_of(operator)) == "active"
+    assert state_of(operator.entry("a")) == "active"
     status = world.schedules.stored["a"].status
     (message,) = (each.message for each in status.conditions if each.type == "Ready")
     assert message == "the run of 2026-06-01T12:01:00Z could not be created: exceeded quota: runs"
@@ -229,12 +228,6 @@ def edit(world: World, cron: str) -> None:
     world.schedules.put(
         "a", active_since=since, earlier_rules=earlier, payload=stored.spec.payload, cron=cron
     )
-
-
-def entry_of(operator: Operator) -> Entry:
-    entry = operator.index.get("a")
-    assert entry is not None
-    return entry
 
 
 def ready(world: World, operator: Operator) -> tuple[str, str]:

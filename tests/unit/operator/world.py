@@ -314,6 +314,12 @@ class Operator:
             else:
                 self.index.upsert(item, self.world.now)
 
+    def entry(self, name: str) -> Entry:
+        """What it knows of a schedule that it has seen."""
+        entry = self.index.get(name)
+        assert entry is not None
+        return entry
+
     async def at(self, now: datetime) -> StepResult:
         """Drive the loop at this time until nothing is due, and count what it passed over."""
         self.world.monotonic += max(0.0, (now - self.world.now).total_seconds())

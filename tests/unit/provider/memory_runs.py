@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from astrabox.seams.scheduler import AdmittedTurn, RunInvocation
 from astrabox_scheduler_client.confirm import Confirmed
 from astrabox_scheduler_client.errors import ApiError, Conflict, NotFound
+from astrabox_scheduler_client.lease_keeper import LeaseKeeper
 from astrabox_scheduler_crds.labels import ASSIGNEE_LABEL
 from astrabox_scheduler_crds.metadata import ObjectMeta
 from astrabox_scheduler_crds.recovery import Orphan
@@ -17,6 +18,7 @@ from astrabox_scheduler_crds.transitions import RetryPolicy
 from astrabox_scheduler_kubernetes.attempt import Attempt, Desk
 from astrabox_scheduler_kubernetes.calls import Calls
 from astrabox_scheduler_kubernetes.confirming import Confirming
+from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
 from astrabox_scheduler_kubernetes.recorder import Recorder
 from astrabox_scheduler_kubernetes.suspects import Suspects
 from astrabox_scheduler_kubernetes.timing import SharedPauses, Timing
@@ -183,6 +185,17 @@ class World:
                 status=status or RunStatus(),
             )
         )
+
+    def beat(self) -> None:
+        """Its event loop is alive."""
+
+    def drain(self) -> None:
+        """It is stopping."""
+
+    def dispatcher(self, runs: Any = None, providers: Any = None) -> Dispatcher:
+        """With one place; the Lease is this world's, its store and who else is there what the test gives."""
+        keeper = cast(LeaseKeeper, self)
+        return Dispatcher(runs, keeper, providers, self.desk, concurrency=1, undecided=Settled())
 
     def attempt(self, run: StoredRun | None = None) -> Attempt:
         version = run.metadata.resource_version if run else None

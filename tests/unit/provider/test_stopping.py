@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from astrabox_scheduler_client.lease_keeper import LeaseKeeper
-from astrabox_scheduler_client.runs import Runs
 from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
-from astrabox_scheduler_kubernetes.takeover import Providers
-from tests.unit.provider.memory_runs import Settled, World
+from tests.unit.provider.memory_runs import World
 
 
 class Assigned:
@@ -44,15 +41,7 @@ async def nothing() -> None:
 def dispatcher_of(world: World) -> Dispatcher:
     presence = SimpleNamespace(live=frozenset({"me"}), assignable=frozenset({"me"}))
     poller = SimpleNamespace(run=for_ever, refresh=nothing)
-    keeper = SimpleNamespace(beat=lambda: None, drain=lambda: None, held=lambda: True, lapses=0, name="me")
-    return Dispatcher(
-        cast(Runs, Assigned(world)),
-        cast(LeaseKeeper, keeper),
-        cast(Providers, SimpleNamespace(now=lambda _: presence, poller=poller)),
-        world.desk,
-        concurrency=1,
-        undecided=Settled(),
-    )
+    return world.dispatcher(Assigned(world), SimpleNamespace(now=lambda _: presence, poller=poller))
 
 
 def ours() -> set[asyncio.Task[Any]]:

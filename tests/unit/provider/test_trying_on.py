@@ -25,7 +25,6 @@ from astrabox_scheduler_crds.run import Phase, RunStatus
 from astrabox_scheduler_crds.server_clock import ServerClock
 from astrabox_scheduler_crds.transitions import with_attempt
 from astrabox_scheduler_kubernetes.attempt import Attempt
-from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
 from astrabox_scheduler_kubernetes.intake import Term
 from astrabox_scheduler_kubernetes.recorder import Dropped
 from astrabox_scheduler_kubernetes.restore import Restorer
@@ -35,7 +34,7 @@ from astrabox_scheduler_kubernetes.telling import Trouble, said
 from astrabox_scheduler_kubernetes.timing import Timing
 from astrabox_scheduler_kubernetes.withdrawing import Unsaved
 from astrabox_scheduler_kubernetes.writing import Trail
-from tests.unit.provider.memory_runs import NOW, Settled, World
+from tests.unit.provider.memory_runs import NOW, World
 from tests.unit.provider.test_claims import claims_late
 
 TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
@@ -169,9 +168,7 @@ async def test_a_run_that_waits_to_be_read_is_told_once(lines: Callable[[], list
 
 async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]]) -> None:
     world = World()
-    dispatcher = Dispatcher(
-        cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1, undecided=Settled()
-    )
+    dispatcher = world.dispatcher()
     faults, done = [AWAY, AWAY, ServerError("500")], asyncio.Event()
 
     async def sweep() -> bool:
@@ -201,9 +198,7 @@ async def test_a_sweep_is_told_when_it_works_again(lines: Callable[[], list[str]
 async def test_a_sweep_that_fails_is_repeated_soon(pauses: list[float]) -> None:
     """G4: ten seconds until the next one are more than a takeover may take."""
     world = World()
-    dispatcher = Dispatcher(
-        cast(Any, None), cast(Any, world), cast(Any, None), world.desk, concurrency=1, undecided=Settled()
-    )
+    dispatcher = world.dispatcher()
     outcomes: list[ApiError | bool] = [AWAY, False, TooManyRequests("429", retry_after=2.0), True]
     done = asyncio.Event()
 
@@ -243,15 +238,8 @@ async def test_a_process_that_goes_is_looked_after_at_once(before: str, after: s
         assignable = frozenset(name for name in names if name[0] != "-")
         return SimpleNamespace(live=frozenset(name.lstrip("-") for name in names), assignable=assignable)
 
-    keeper = SimpleNamespace(beat=lambda: None, held=lambda: False, lapses=0, name="me")
-    dispatcher = Dispatcher(
-        cast(Any, None),
-        cast(Any, keeper),
-        cast(Any, SimpleNamespace(now=now)),
-        world.desk,
-        concurrency=1,
-        undecided=Settled(),
-    )
+    world.holding = False
+    dispatcher = world.dispatcher(providers=SimpleNamespace(now=now))
     seen = before
     dispatcher._heartbeat()
     dispatcher._sweep_now.clear()

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import cast
 
-from astrabox_scheduler_client.lease_keeper import LeaseKeeper
-from astrabox_scheduler_client.runs import Runs
-from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
 from astrabox_scheduler_kubernetes.intake import Term
-from astrabox_scheduler_kubernetes.takeover import Providers
-from tests.unit.provider.memory_runs import Settled, World
+from tests.unit.provider.memory_runs import World
 
 TERM = Term("me", 0)
 
@@ -27,19 +21,12 @@ class Backlog(World):
         self.started = ""
         self.done = asyncio.Event()
         self.during = self.another_comes
-        self.dispatcher = Dispatcher(
-            cast(Runs, None),
-            cast(LeaseKeeper, SimpleNamespace(held=lambda: True, lapses=0, name="me")),
-            cast(Providers, None),
-            self.desk,
-            concurrency=1,
-            undecided=Settled(),
-        )
+        self.queue = self.dispatcher()
 
     def comes(self, name: str) -> None:
         run = self.run()
         run = self.runs.put(run.changed(metadata=run.metadata.changed(name=name)))
-        self.dispatcher.take(run, TERM)
+        self.queue.take(run, TERM)
 
     async def another_comes(self, call: str) -> None:
         if call != "start_session":
@@ -54,12 +41,12 @@ class Backlog(World):
             raise OSError("busy")
 
     async def pump(self) -> None:
-        pump = asyncio.create_task(self.dispatcher._pump())
+        pump = asyncio.create_task(self.queue._pump())
         try:
             async with asyncio.timeout(5.0):
                 await self.done.wait()
         finally:
-            tasks = [pump, *(task for _, task in self.dispatcher._in_progress.values())]
+            tasks = [pump, *(task for _, task in self.queue._in_progress.values())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -78,6 +65,6 @@ async def test_a_run_that_the_sweep_has_found_waits_behind_what_was_there_before
     world = Backlog()
     world.comes("a")
     world.seconds += 1.0
-    world.dispatcher.take_name(world.run().metadata, TERM)
-    waiting = world.dispatcher._waiting
+    world.queue.take_name(world.run().metadata, TERM)
+    waiting = world.queue._waiting
     assert [getattr(waiting.pop_ready(at), "name", None) for at in (100.5, 100.5, 101.0)] == ["a", None, "r"]

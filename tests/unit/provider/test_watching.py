@@ -17,11 +17,10 @@ from astrabox_scheduler_client.errors import (
 )
 from astrabox_scheduler_client.resource import Listing
 from astrabox_scheduler_client.watch import RunEvent
-from astrabox_scheduler_kubernetes.dispatcher import Dispatcher
 from astrabox_scheduler_kubernetes.intake import Intake, Term
 from astrabox_scheduler_kubernetes.telling import Told
 from astrabox_scheduler_kubernetes.timing import Timing
-from tests.unit.provider.memory_runs import Settled, World
+from tests.unit.provider.memory_runs import World
 
 TIMING = Timing(first_pause=0.001, longest_pause=0.002, recently=0.0)
 TERM = Term("me", 0)
@@ -139,17 +138,8 @@ async def test_a_fault_of_ours_in_the_intake_neither_ends_it_nor_stays_unseen(
     lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("astrabox_scheduler_kubernetes.dispatcher._FAULT_PAUSE", 0.0)
-    keeper = SimpleNamespace(beat=lambda: None, held=lambda: True, lapses=0, name="me")
     providers = SimpleNamespace(now=lambda _: SimpleNamespace(live=frozenset(), assignable=frozenset()))
-    world = World()
-    dispatcher = Dispatcher(
-        cast(Any, None),
-        cast(Any, keeper),
-        cast(Any, providers),
-        world.desk,
-        concurrency=1,
-        undecided=Settled(),
-    )
+    dispatcher = World().dispatcher(providers=providers)
     begun: list[Term] = []
     again = asyncio.Event()
 
